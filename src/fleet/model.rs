@@ -1,0 +1,172 @@
+//! The validated fleet: whatever holds one of these values may rely on it without a further check.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::vocabulary::{FleetHash, NodeName, Pin, UnitName, WorkerName};
+
+/// The whole fleet, as one `fleet.yaml` describes it; the same file lies on every node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fleet {
+    /// Hash of the file's bytes, exchanged between peers to show drift.
+    pub hash: FleetHash,
+    /// Where the lanes' Redis is (`redis://` or `rediss://`), if the fleet has one. Relaunching never needs it.
+    pub redis: Option<String>,
+    /// Every node by its name, the disabled ones included.
+    pub nodes: BTreeMap<NodeName, Node>,
+    /// Who may do what where. What is not granted is refused.
+    pub grants: Vec<Grant>,
+}
+
+/// One host of the fleet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Where its door listens. An address, never a host name: the relaunch path depends on no DNS.
+    pub address: SocketAddr,
+    /// Its keys. A list, so that a key can be replaced without a moment at which nobody accepts the node.
+    pub pins: BTreeSet<Pin>,
+    /// The peers that follow this node and act for it when it cannot.
+    pub watched_by: BTreeSet<NodeName>,
+    /// A disabled node's keys are accepted nowhere and its connections are cut.
+    pub disabled: bool,
+    /// What is to be kept alive on it.
+    pub workers: BTreeMap<WorkerName, Worker>,
+}
+
+/// A unit that keyholder looks after.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Worker {
+    /// The systemd unit.
+    pub unit: UnitName,
+    /// How much depends on it. It decides urgency, never how closely it is watched.
+    pub blast_radius: BlastRadius,
+    /// When and how often it is repaired.
+    pub policy: Policy,
+}
+
+/// What depends on a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BlastRadius {
+    /// Act and raise an alert at once.
+    Critical,
+    /// Act at once and report.
+    #[default]
+    Normal,
+    /// Record at once, repair silently.
+    Auxiliary,
+}
+
+/// Who repairs a dead worker without being asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RepairBy {
+    /// The node's own supervisor at once; a watcher if it is still dead after `grace`.
+    #[default]
+    Node,
+    /// The watchers only, after `grace`: for a worker whose own host must not decide.
+    Peer,
+    /// Nobody; it is watched and reported. Orders from people and peers are still obeyed.
+    Nobody,
+}
+
+/// The times and limits of one worker's repair.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Who acts unasked.
+    pub repair_by: RepairBy,
+    /// How long an ordered stop that nobody declared is respected before the worker is brought back.
+    pub undeclared_stop: Duration,
+    /// How long a watcher leaves a dead worker to its own node before it acts.
+    pub grace: Duration,
+    /// How long a restarted worker must stay up before the repair counts as verified.
+    pub settle: Duration,
+    /// How long systemd may take for the start job.
+    pub start_timeout: Duration,
+    /// The flap guard: this many relaunches, whoever ordered them, …
+    pub relaunches: u32,
+    /// … within this time; then the worker is quarantined.
+    pub per: Duration,
+    /// How long a quarantined worker waits between two attempts. Quarantine is slow, never terminal.
+    pub quarantine_retry: Duration,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            repair_by: RepairBy::Node,
+            undeclared_stop: Duration::from_secs(120),
+            grace: Duration::from_secs(5),
+            settle: Duration::from_secs(1),
+            start_timeout: Duration::from_secs(90),
+            relaunches: 3,
+            per: Duration::from_secs(600),
+            quarantine_retry: Duration::from_secs(600),
+        }
+    }
+}
+
+/// One line of the grants: `from` may use `rights` on `workers` of node `on`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    /// The node that asks.
+    pub from: NodeName,
+    /// The node that obeys.
+    pub on: NodeName,
+    /// For which of its workers.
+    pub workers: Scope,
+    /// What it may do with them.
+    pub rights: BTreeSet<Right>,
+}
+
+/// Which workers a grant covers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scope {
+    /// All of the node's workers, written `"*"`.
+    All,
+    /// These.
+    Only(BTreeSet<WorkerName>),
+}
+
+/// What can be granted to a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Right {
+    /// See the workers' state and its explanation.
+    Status,
+    /// Have a worker relaunched.
+    Relaunch,
+    /// Hold a worker, or end a hold or quarantine.
+    Hold,
+}
+
+impl Fleet {
+    /// The enabled node that owns a key, or `None`: the only way from a key to a name.
+    pub fn node_of(&self, pin: &Pin) -> Option<&NodeName> {
+        self.nodes.iter().find(|(_, node)| !node.disabled && node.pins.contains(pin)).map(|(name, _)| name)
+    }
+
+    /// Whether `from` may use `right` on a worker of node `on`. Deny by default; a disabled node may nothing.
+    pub fn allows(&self, from: &NodeName, on: &NodeName, worker: &WorkerName, right: Right) -> bool {
+        self.nodes.get(from).is_some_and(|node| !node.disabled)
+            && self.grants.iter().any(|grant| {
+                grant.from == *from
+                    && grant.on == *on
+                    && grant.rights.contains(&right)
+                    && match &grant.workers {
+                        Scope::All => true,
+                        Scope::Only(names) => names.contains(worker),
+                    }
+            })
+    }
+
+    /// The enabled nodes that `watcher` follows.
+    pub fn watched_by<'a>(&'a self, watcher: &'a NodeName) -> impl Iterator<Item = (&'a NodeName, &'a Node)> {
+        self.nodes.iter().filter(move |(name, node)| {
+            *name != watcher && !node.disabled && node.watched_by.contains(watcher)
+        })
+    }
+}

@@ -1,0 +1,3 @@
+//! `keyholder`: parse, dispatch, exit code; nothing else.
+
+fn main() {}

@@ -1,0 +1,444 @@
+//! The frames of `keyholder/1`: a length (u32, big endian) and that many bytes of JSON. Both sides of the door and
+//! the local command line speak them.
+//!
+//! Everything is strict: an unknown field, an unknown verb, a duplicate key or a trailing byte makes a frame malformed.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::fleet::{BlastRadius, Right};
+use crate::vocabulary::{BootNonce, FleetHash, InvocationId, NodeName, ReqId, UnitName, WorkerName};
+
+/// The application protocol, negotiated by ALPN. Another version is another name.
+pub const ALPN: &[u8] = b"keyholder/1";
+/// The largest frame that a supervisor reads from a client, in bytes.
+pub const MAX_REQUEST: usize = 4096;
+/// The largest frame that a client reads from a supervisor, in bytes: a snapshot of a node with 1,000 workers fits.
+pub const MAX_REPLY: usize = 1 << 20;
+/// The longest reason (`because`) that a request may give, in characters.
+pub const MAX_BECAUSE: usize = 200;
+
+/// What a client (a peer or the command line) sends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum ClientFrame {
+    /// The first frame of each connection.
+    Hello(Hello),
+    /// An order or a question.
+    Request(Request),
+}
+
+/// What a supervisor sends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum ServerFrame {
+    /// The answer to the client's hello.
+    Hello(Hello),
+    /// To a watcher: everything, once after the hello and again when it was too slow to follow.
+    Snapshot(NodeReport),
+    /// To a watcher: one worker changed.
+    Change(WorkerReport),
+    /// To a watcher, each second without other traffic: still here.
+    Keepalive,
+    /// The host shuts down or reboots; its silence is not a failure.
+    Leaving,
+    /// The answer to one request.
+    Reply(Reply),
+}
+
+/// Who is speaking.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hello {
+    /// The speaker's node. The key decides who it is; another name here is refused.
+    pub node: NodeName,
+    /// The speaker's version of keyholder.
+    pub version: String,
+    /// The speaker's present run. Requests to it must name this.
+    pub boot_nonce: BootNonce,
+    /// The speaker's fleet file.
+    pub fleet_hash: FleetHash,
+}
+
+/// An order or a question.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// The run of the supervisor that the request is made for, from its hello.
+    pub boot_nonce: BootNonce,
+    /// The request's own id.
+    pub req_id: ReqId,
+    /// The node that is meant. A peer's supervisor accepts only itself; the local one passes orders on.
+    pub target_node: NodeName,
+    /// The worker that is meant; none means the node with all of them, which only `status` knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<WorkerName>,
+    /// What is to be done.
+    pub verb: Verb,
+    /// Why, for the audit: at most [`MAX_BECAUSE`] printable characters.
+    pub because: String,
+}
+
+/// What can be asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Verb {
+    /// The state of a worker, or of the node and all its workers.
+    Status {},
+    /// Restart the worker's unit.
+    Relaunch(RelaunchOrder),
+    /// Leave the worker alone for this long.
+    Hold {
+        /// How long, in milliseconds.
+        for_ms: u64,
+    },
+    /// End a hold or a quarantine.
+    Release {},
+    /// Observation, class, decision and why.
+    Explain {},
+    /// The last lines of the audit trail. Only over the local socket.
+    Audit {
+        /// How many lines, newest last.
+        last: u32,
+    },
+    /// The whole fleet as this node sees it. Only over the local socket.
+    Fleet {},
+    /// From here on push every change that this node learns of: a [`ServerFrame::Snapshot`] per node first, then each
+    /// [`ServerFrame::Change`]. Only over the local socket.
+    Watch {},
+}
+
+/// How a relaunch is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RelaunchOrder {
+    /// Only if the worker still runs (or last ran) under this invocation; otherwise the answer is `already_recovered`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expect: Option<InvocationId>,
+    /// Answer only when the settle time has shown whether it stays up; otherwise when systemd's job is done.
+    #[serde(default)]
+    pub settled: bool,
+    /// Override a hold or a quarantine. Root on the node itself may, a peer may not.
+    #[serde(default)]
+    pub force: bool,
+}
+
+impl Verb {
+    /// The right that a peer needs for it; `None` means that it is for the local socket only.
+    pub fn right(&self) -> Option<Right> {
+        match self {
+            Self::Status {} | Self::Explain {} => Some(Right::Status),
+            Self::Relaunch(_) => Some(Right::Relaunch),
+            Self::Hold { .. } | Self::Release {} => Some(Right::Hold),
+            Self::Audit { .. } | Self::Fleet {} | Self::Watch {} => None,
+        }
+    }
+
+    /// Whether it changes anything. What changes something is for root on the local socket, and is audited twice.
+    pub fn acts(&self) -> bool {
+        match self {
+            Self::Relaunch(_) | Self::Hold { .. } | Self::Release {} => true,
+            Self::Status {} | Self::Explain {} | Self::Audit { .. } | Self::Fleet {} | Self::Watch {} => {
+                false
+            }
+        }
+    }
+
+    /// Its name, as on the wire, in the audit and on the command line.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Status {} => "status",
+            Self::Relaunch(_) => "relaunch",
+            Self::Hold { .. } => "hold",
+            Self::Release {} => "release",
+            Self::Explain {} => "explain",
+            Self::Audit { .. } => "audit",
+            Self::Fleet {} => "fleet",
+            Self::Watch {} => "watch",
+        }
+    }
+}
+
+/// The answer to a request: never silence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reply {
+    /// The request that is answered.
+    pub req_id: ReqId,
+    /// What came of it.
+    pub result: Verdict,
+}
+
+/// What came of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Verdict {
+    /// It was carried out; the outcome may still be a failure of the worker.
+    Outcome(Outcome),
+    /// It was not carried out, and nothing was touched.
+    Refused(Refusal),
+}
+
+/// What was done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Outcome {
+    /// The worker runs under a new invocation.
+    Relaunched(Relaunched),
+    /// It runs under another invocation than the one expected; nothing was touched.
+    AlreadyRecovered {
+        /// The invocation it runs under.
+        invocation: InvocationId,
+    },
+    /// The relaunch was tried and the worker is not back.
+    Failed(RelaunchFailed),
+    /// The node and its workers, as asked.
+    Status(NodeReport),
+    /// The whole fleet as this node sees it.
+    Fleet(Vec<NodeReport>),
+    /// The hold's full length was taken down.
+    Held {
+        /// How long it lasts from now, in milliseconds.
+        for_ms: u64,
+    },
+    /// What was released: a hold, a quarantine, both or neither.
+    Released {
+        /// Whether a hold ended.
+        hold: bool,
+        /// Whether a quarantine ended.
+        quarantine: bool,
+    },
+    /// Why a worker is in the state it is in and what is (not) done about it.
+    Explained(Explanation),
+    /// Lines of the audit trail, newest last.
+    Audit(Vec<AuditLine>),
+    /// The watch begins: frames follow.
+    Watching,
+}
+
+/// A successful relaunch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Relaunched {
+    /// The unit that was restarted.
+    pub unit: UnitName,
+    /// Its run before, if it had one.
+    pub before: Option<InvocationId>,
+    /// Its run now.
+    pub invocation: InvocationId,
+    /// How long systemd's job took, in microseconds.
+    pub took_us: u64,
+    /// Whether the settle time has passed with the worker up.
+    pub settled: bool,
+    /// Whether another request's relaunch served this one too.
+    pub shared: bool,
+    /// Whether the bus was gone and `systemctl` had to do it.
+    pub break_glass: bool,
+    /// What on the node is degraded (bus, state directory, journal), one sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub degraded: Vec<String>,
+}
+
+/// A relaunch that did not bring the worker back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RelaunchFailed {
+    /// The unit.
+    pub unit: UnitName,
+    /// What went wrong and what to do, in a sentence.
+    pub why: String,
+    /// systemd's job result (`done`, `failed`, `timeout`, …) if there was a job.
+    pub job: Option<String>,
+    /// How long it took, in microseconds.
+    pub took_us: u64,
+    /// The unit's last journal lines, newest last.
+    pub log: Vec<String>,
+}
+
+/// A typed refusal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{text}")]
+#[serde(deny_unknown_fields)]
+pub struct Refusal {
+    /// The kind, for programs.
+    pub code: RefusalCode,
+    /// The reason and the way out, for people.
+    pub text: String,
+}
+
+/// The kinds of refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RefusalCode {
+    /// The frame is not one of this protocol (unknown verb or field, bad name, bad JSON).
+    Malformed,
+    /// The frame is longer than [`MAX_REQUEST`].
+    TooLarge,
+    /// A verb is wanted before the hello, or a second hello.
+    OutOfOrder,
+    /// The body names another node than the key does, or the request is for another node.
+    WrongNode,
+    /// The request was made for an earlier run of the supervisor: replayed, or simply too late.
+    StaleNonce,
+    /// The fleet file grants this to nobody, or not to this peer.
+    NoGrant,
+    /// The verb is served on the local socket only.
+    LocalOnly,
+    /// Only root may act.
+    NotRoot,
+    /// No such worker on this node.
+    UnknownWorker,
+    /// The verb needs a worker.
+    NoWorker,
+    /// No such node in the fleet file.
+    UnknownNode,
+    /// The worker is on hold.
+    Held,
+    /// The worker is in quarantine, and only root on the node overrides that.
+    Quarantined,
+    /// The unit cannot be started: not found, masked, or it refuses manual starts.
+    NotStartable,
+    /// The node is shutting down.
+    Leaving,
+    /// Too much is under way on this connection or node.
+    Busy,
+    /// The peer that must do it cannot be reached.
+    Unreachable,
+    /// It did not answer in time; whether it acted is unknown.
+    NoAnswer,
+    /// Something on the node itself is broken; the text says what.
+    Internal,
+}
+
+impl Refusal {
+    /// A refusal of this kind.
+    pub fn new(code: RefusalCode, text: impl Into<String>) -> Self {
+        Self { code, text: text.into() }
+    }
+}
+
+/// A node as its own supervisor (or, when that is silent, its watcher) sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeReport {
+    /// The node.
+    pub node: NodeName,
+    /// Its state.
+    pub state: NodeState,
+    /// The state in words: since when, why, what follows.
+    pub why: String,
+    /// Its keyholder version, once known.
+    pub version: Option<String>,
+    /// Its fleet file's hash, once known.
+    pub fleet_hash: Option<FleetHash>,
+    /// What is degraded on it, one sentence each.
+    pub degraded: Vec<String>,
+    /// Its workers by name. When the node is silent these are the last known states.
+    pub workers: Vec<WorkerReport>,
+}
+
+/// The state of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeState {
+    /// Its supervisor answers.
+    Up,
+    /// It boots; nothing counts as dead yet.
+    Starting,
+    /// It said that it shuts down or reboots.
+    Leaving,
+    /// The host answers, the supervisor does not.
+    SupervisorDead,
+    /// No answer at all: down or cut off. From one place these look the same.
+    Unreachable,
+    /// Not asked yet, or not watched from here.
+    Unknown,
+}
+
+/// A worker's state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkerReport {
+    /// The node it runs on.
+    pub node: NodeName,
+    /// Its name.
+    pub worker: WorkerName,
+    /// Its unit.
+    pub unit: UnitName,
+    /// What depends on it.
+    pub blast_radius: BlastRadius,
+    /// Its health.
+    pub class: Class,
+    /// The evidence, in words.
+    pub why: String,
+    /// For how long it has been in this class, in milliseconds. A duration, since clocks of two hosts are not compared.
+    pub for_ms: u64,
+    /// The run of its unit, present or last.
+    pub invocation: Option<InvocationId>,
+    /// What is being done about it, in words; empty when nothing is.
+    pub doing: String,
+    /// In how many milliseconds the next repair is due, if one is planned.
+    pub due_in_ms: Option<u64>,
+    /// The last act on it, in words.
+    pub last_act: Option<String>,
+    /// How long ago that was, in milliseconds.
+    pub last_act_ms: Option<u64>,
+    /// How much longer a hold lasts, in milliseconds.
+    pub held_for_ms: Option<u64>,
+    /// Whether it is in quarantine.
+    pub quarantined: bool,
+}
+
+/// A worker's class, as shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// Running.
+    Healthy,
+    /// systemd is starting, reloading or stopping it, or its node boots.
+    Starting,
+    /// Down, and somebody said that it may be.
+    Held,
+    /// Down, and nobody said that it may be.
+    Dead,
+    /// It could not be observed. Nothing is done on a guess.
+    Unknown,
+}
+
+/// The answer to `explain`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Explanation {
+    /// The state.
+    pub report: WorkerReport,
+    /// What was observed, a line per fact.
+    pub observed: Vec<String>,
+    /// What is done or not done, and by which rule, a line each.
+    pub decided: Vec<String>,
+}
+
+/// One line of the audit trail.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AuditLine {
+    /// Its number; gaps show what was lost.
+    pub seq: u64,
+    /// The wall clock when it was written, RFC 3339 in UTC. For people only.
+    pub at: String,
+    /// What kind of record it is.
+    pub event: String,
+    /// Who asked: `local`, a node's name, or `root`/`uid N` over the local socket.
+    pub by: String,
+    /// The worker or node concerned, if there is one.
+    pub subject: String,
+    /// What was done or refused and why.
+    pub text: String,
+}
+
+impl WorkerReport {
+    /// For how long it has been in its class.
+    pub fn age(&self) -> Duration {
+        Duration::from_millis(self.for_ms)
+    }
+}
