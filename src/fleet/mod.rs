@@ -2,4 +2,5 @@
 
 mod model;
 
-pub use model::{BlastRadius, Fleet, Grant, Node, Policy, RepairBy, Right, Scope, Worker};
+pub use crate::vocabulary::{BlastRadius, Policy, RepairBy};
+pub use model::{Fleet, Grant, Node, Right, Scope, Worker};

@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::vocabulary::{FleetHash, NodeName, Pin, UnitName, WorkerName};
+use crate::vocabulary::{BlastRadius, FleetHash, NodeName, Pin, Policy, UnitName, WorkerName};
 
 /// The whole fleet, as one `fleet.yaml` describes it; the same file lies on every node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,68 +44,6 @@ pub struct Worker {
     pub blast_radius: BlastRadius,
     /// When and how often it is repaired.
     pub policy: Policy,
-}
-
-/// What depends on a worker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum BlastRadius {
-    /// Act and raise an alert at once.
-    Critical,
-    /// Act at once and report.
-    #[default]
-    Normal,
-    /// Record at once, repair silently.
-    Auxiliary,
-}
-
-/// Who repairs a dead worker without being asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RepairBy {
-    /// The node's own supervisor at once; a watcher if it is still dead after `grace`.
-    #[default]
-    Node,
-    /// The watchers only, after `grace`: for a worker whose own host must not decide.
-    Peer,
-    /// Nobody; it is watched and reported. Orders from people and peers are still obeyed.
-    Nobody,
-}
-
-/// The times and limits of one worker's repair.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Policy {
-    /// Who acts unasked.
-    pub repair_by: RepairBy,
-    /// How long an ordered stop that nobody declared is respected before the worker is brought back.
-    pub undeclared_stop: Duration,
-    /// How long a watcher leaves a dead worker to its own node before it acts.
-    pub grace: Duration,
-    /// How long a restarted worker must stay up before the repair counts as verified.
-    pub settle: Duration,
-    /// How long systemd may take for the start job.
-    pub start_timeout: Duration,
-    /// The flap guard: this many relaunches, whoever ordered them, …
-    pub relaunches: u32,
-    /// … within this time; then the worker is quarantined.
-    pub per: Duration,
-    /// How long a quarantined worker waits between two attempts. Quarantine is slow, never terminal.
-    pub quarantine_retry: Duration,
-}
-
-impl Default for Policy {
-    fn default() -> Self {
-        Self {
-            repair_by: RepairBy::Node,
-            undeclared_stop: Duration::from_secs(120),
-            grace: Duration::from_secs(5),
-            settle: Duration::from_secs(1),
-            start_timeout: Duration::from_secs(90),
-            relaunches: 3,
-            per: Duration::from_secs(600),
-            quarantine_retry: Duration::from_secs(600),
-        }
-    }
 }
 
 /// One line of the grants: `from` may use `rights` on `workers` of node `on`.

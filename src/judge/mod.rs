@@ -1,1 +1,18 @@
-//! (being built)
+//! The judge: pure decisions. No I/O, no clock, no randomness; what happened comes in, what is to be done goes out.
+
+mod classify;
+mod decide;
+mod neighbour;
+mod observation;
+mod order;
+mod state;
+
+pub use classify::{Death, Health, Host, Obstacle, classify};
+pub use decide::{LOST_AFTER, Terms, backoff, decide};
+pub use neighbour::{Errand, Sight, errand};
+pub use observation::{ActiveState, LoadState, Observation, StopCause, UnitSnapshot};
+pub use order::{Admitted, Objection, Wish, admit};
+pub use state::{Action, Ending, Episode, Event, Hold, Phase, Say, Wait, WorkerState};
+
+#[cfg(test)]
+mod properties;

@@ -388,6 +388,10 @@ pub struct WorkerReport {
     pub held_for_ms: Option<u64>,
     /// Whether it is in quarantine.
     pub quarantined: bool,
+    /// Whether its node leaves the repair to the watchers, and the time for that has come.
+    pub left_to_peers: bool,
+    /// Whether systemd would start it if asked: false for a unit that is missing, masked or refuses.
+    pub startable: bool,
 }
 
 /// A worker's class, as shown.

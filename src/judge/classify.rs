@@ -1,0 +1,215 @@
+//! From what was seen to what it means. Pure and total: each state of systemd has its own meaning.
+
+use std::fmt;
+
+use super::observation::{ActiveState, LoadState, Observation, StopCause, UnitSnapshot};
+
+/// What the host itself is doing (the manager's `SystemState`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Host {
+    /// It boots: systemd is still starting what it was told to start.
+    Starting,
+    /// It is up, possibly with failed units.
+    Running,
+    /// It shuts down or reboots.
+    Stopping,
+}
+
+/// What an observation means for a worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// It is up.
+    Healthy,
+    /// systemd or the host is in the middle of something; the text says what. Not a death.
+    InTransition(&'static str),
+    /// It is down.
+    Dead(Death),
+    /// It could not be observed; the text says why. Nothing is ever done about it.
+    Unknown(String),
+}
+
+/// The ways of being dead; they differ in what may be done and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Death {
+    /// It ended by itself: exit, signal, a start that failed, systemd's start limit.
+    Crashed {
+        /// Whether systemd may be about to restart it itself.
+        systemd_may_restart: bool,
+    },
+    /// Somebody had it stopped.
+    Stopped,
+    /// It was not started since the host came up.
+    NeverStarted,
+    /// It is down and systemd would refuse to start it.
+    NotStartable(Obstacle),
+}
+
+/// Why systemd would refuse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Obstacle {
+    /// No unit file of that name.
+    NotFound,
+    /// The unit is masked.
+    Masked,
+    /// The unit file is unreadable or wrong.
+    BadUnitFile,
+    /// `RefuseManualStart=yes`.
+    RefusesManualStart,
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotFound => "systemd finds no such unit; install it, or correct `unit` in fleet.yaml",
+            Self::Masked => "the unit is masked; `systemctl unmask` it",
+            Self::BadUnitFile => "the unit file has an error; `systemctl status` shows it",
+            Self::RefusesManualStart => {
+                "the unit has RefuseManualStart=yes, so only a dependency can start it; take that out or name another unit"
+            }
+        })
+    }
+}
+
+impl fmt::Display for Death {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Crashed { .. } => f.write_str("ended by itself"),
+            Self::Stopped => f.write_str("stopped on somebody's order"),
+            Self::NeverStarted => f.write_str("not started since the host booted"),
+            Self::NotStartable(obstacle) => obstacle.fmt(f),
+        }
+    }
+}
+
+/// Judges one observation.
+pub fn classify(seen: &Observation, host: Host) -> Health {
+    let unit = match seen {
+        Observation::Failed(why) => return Health::Unknown(why.clone()),
+        Observation::Unit(unit) => unit,
+    };
+    match &unit.active {
+        // `active (exited)` of a oneshot is up; a unit that reloads is up meanwhile.
+        ActiveState::Active | ActiveState::Reloading | ActiveState::Refreshing => Health::Healthy,
+        ActiveState::Activating if unit.sub == "auto-restart" => {
+            Health::InTransition("systemd restarts it itself")
+        }
+        ActiveState::Activating => Health::InTransition("starting"),
+        ActiveState::Deactivating => Health::InTransition("stopping"),
+        ActiveState::Maintenance => Health::InTransition("systemd cleans up behind it"),
+        ActiveState::Inactive | ActiveState::Failed => down(unit, host),
+        ActiveState::Other(state) => Health::Unknown(format!("systemd calls its state {state:?}")),
+    }
+}
+
+/// A unit that is down: is anybody on it already, can it be started, and how did it get there?
+fn down(unit: &UnitSnapshot, host: Host) -> Health {
+    match host {
+        Host::Stopping => return Health::InTransition("the host shuts down"),
+        Host::Starting => return Health::InTransition("the host boots"),
+        Host::Running => {}
+    }
+    if unit.job {
+        return Health::InTransition("systemd has a job queued for it");
+    }
+    let obstacle = match &unit.load {
+        LoadState::Loaded | LoadState::Stub | LoadState::Merged => {
+            unit.refuse_manual_start.then_some(Obstacle::RefusesManualStart)
+        }
+        LoadState::NotFound => Some(Obstacle::NotFound),
+        LoadState::Masked => Some(Obstacle::Masked),
+        LoadState::BadSetting | LoadState::Error => Some(Obstacle::BadUnitFile),
+        LoadState::Other(state) => return Health::Unknown(format!("systemd calls its load state {state:?}")),
+    };
+    Health::Dead(match (obstacle, unit.stop) {
+        (Some(obstacle), _) => Death::NotStartable(obstacle),
+        (None, StopCause::Ordered) => Death::Stopped,
+        (None, StopCause::Never) => Death::NeverStarted,
+        (None, StopCause::ByItself) => Death::Crashed { systemd_may_restart: unit.restarts_itself },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit(active: ActiveState, sub: &str) -> UnitSnapshot {
+        UnitSnapshot {
+            load: LoadState::Loaded,
+            active,
+            sub: sub.to_owned(),
+            result: "success".to_owned(),
+            invocation: None,
+            job: false,
+            refuse_manual_start: false,
+            restarts_itself: false,
+            stop: StopCause::ByItself,
+            exit: None,
+        }
+    }
+
+    fn health(unit: UnitSnapshot) -> Health {
+        classify(&Observation::Unit(unit), Host::Running)
+    }
+
+    #[test]
+    fn what_systemd_is_busy_with_is_not_dead() {
+        for (active, sub) in [
+            (ActiveState::Active, "exited"),
+            (ActiveState::Active, "running"),
+            (ActiveState::Reloading, "reload"),
+            (ActiveState::Activating, "auto-restart"),
+            (ActiveState::Activating, "start-pre"),
+            (ActiveState::Deactivating, "stop-sigterm"),
+            (ActiveState::Maintenance, "cleaning"),
+        ] {
+            assert!(!matches!(health(unit(active.clone(), sub)), Health::Dead(_)), "{active:?} {sub}");
+        }
+        let queued = UnitSnapshot { job: true, ..unit(ActiveState::Inactive, "dead") };
+        assert!(matches!(health(queued), Health::InTransition(_)));
+    }
+
+    #[test]
+    fn the_ways_of_being_dead_are_told_apart() {
+        let dead = |unit: UnitSnapshot| match health(unit) {
+            Health::Dead(death) => death,
+            other => panic!("{other:?}"),
+        };
+        let failed = unit(ActiveState::Failed, "failed");
+        assert_eq!(dead(failed.clone()), Death::Crashed { systemd_may_restart: false });
+        assert_eq!(dead(UnitSnapshot { stop: StopCause::Ordered, ..failed.clone() }), Death::Stopped);
+        let inactive = unit(ActiveState::Inactive, "dead");
+        assert_eq!(dead(UnitSnapshot { stop: StopCause::Never, ..inactive.clone() }), Death::NeverStarted);
+        for (load, obstacle) in [
+            (LoadState::NotFound, Obstacle::NotFound),
+            (LoadState::Masked, Obstacle::Masked),
+            (LoadState::BadSetting, Obstacle::BadUnitFile),
+        ] {
+            assert_eq!(dead(UnitSnapshot { load, ..inactive.clone() }), Death::NotStartable(obstacle));
+        }
+        let refuses = UnitSnapshot { refuse_manual_start: true, ..inactive };
+        assert_eq!(dead(refuses), Death::NotStartable(Obstacle::RefusesManualStart));
+    }
+
+    #[test]
+    fn a_masked_unit_that_still_runs_is_healthy() {
+        assert_eq!(
+            health(UnitSnapshot { load: LoadState::Masked, ..unit(ActiveState::Active, "running") }),
+            Health::Healthy
+        );
+    }
+
+    #[test]
+    fn nothing_is_dead_while_the_host_comes_or_goes() {
+        for host in [Host::Starting, Host::Stopping] {
+            let seen = Observation::Unit(unit(ActiveState::Failed, "failed"));
+            assert!(matches!(classify(&seen, host), Health::InTransition(_)), "{host:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_seen_is_unknown() {
+        let seen = Observation::Failed("the bus does not answer".to_owned());
+        assert_eq!(classify(&seen, Host::Running), Health::Unknown("the bus does not answer".to_owned()));
+        assert!(matches!(health(unit(ActiveState::Other("odd".to_owned()), "")), Health::Unknown(_)));
+    }
+}

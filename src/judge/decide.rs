@@ -1,0 +1,301 @@
+//! From what it means to what is done. Pure and total; the supervisor is only the loop around it.
+
+use std::time::Duration;
+
+use super::classify::{Death, Health, Obstacle};
+use super::state::{Action, Ending, Episode, Event, Hold, Phase, Say, Wait, WorkerState};
+use crate::vocabulary::{InvocationId, Moment, Policy, RepairBy};
+
+/// How long a crashed unit with `Restart=` is left to systemd, which passes through `failed` on its way to
+/// `auto-restart` within one turn of its loop (measured on systemd 252; a busy host gets some room).
+const SYSTEMD_FIRST: Duration = Duration::from_millis(200);
+/// The first wait after a failed repair; it doubles with each further one.
+const BACKOFF_FIRST: Duration = Duration::from_millis(200);
+/// The longest such wait.
+const BACKOFF_MOST: Duration = Duration::from_secs(30);
+/// How much longer than its own timeout a relaunch may stay silent before it counts as failed.
+pub const LOST_AFTER: Duration = Duration::from_secs(10);
+
+/// What a decision depends on besides the state.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms<'a> {
+    /// The worker's times and limits.
+    pub policy: &'a Policy,
+    /// A number that differs from worker to worker, so that many that fell together do not retry together.
+    pub salt: u64,
+}
+
+/// How long to wait after `failures` failed tries: doubling, and spread over the upper half by `salt`.
+pub fn backoff(failures: u32, salt: u64) -> Duration {
+    let full = BACKOFF_FIRST.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(BACKOFF_MOST);
+    // A cheap mixing step (Knuth's multiplicative hash); quality does not matter, difference does.
+    let spread = salt.wrapping_add(u64::from(failures)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54;
+    let half = full / 2;
+    half + half.mul_f64(f64::from(u16::try_from(spread).unwrap_or(0)) / 1024.0)
+}
+
+/// Answers an event with the new state and what is to be done, in this order.
+pub fn decide(
+    state: &WorkerState,
+    event: &Event,
+    terms: Terms<'_>,
+    now: Moment,
+) -> (WorkerState, Vec<Action>) {
+    let mut turn = Turn { state: state.clone(), actions: Vec::new(), terms, now };
+    turn.forget();
+    match event {
+        Event::Seen { health, invocation } => turn.seen(health, *invocation),
+        Event::Done(ending) => turn.done(*ending),
+        Event::Ordered => turn.ordered(),
+        Event::Hold(hold) => turn.hold(hold),
+        Event::Release => turn.release(),
+    }
+    (turn.state, turn.actions)
+}
+
+struct Turn<'a> {
+    state: WorkerState,
+    actions: Vec<Action>,
+    terms: Terms<'a>,
+    now: Moment,
+}
+
+impl Turn<'_> {
+    fn say(&mut self, say: Say) {
+        self.actions.push(Action::Say(say));
+    }
+
+    fn go(&mut self, phase: Phase) {
+        self.state.phase = phase;
+    }
+
+    /// Drops what no longer counts: an ended hold, relaunches that left the flap guard's window.
+    fn forget(&mut self) {
+        if self.state.hold.is_some() && self.state.held(self.now).is_none() {
+            self.state.hold = None;
+            self.say(Say::HoldEnded);
+        }
+        let (per, now) = (self.terms.policy.per, self.now);
+        self.state.relaunches.retain(|at| now.since(*at) < per);
+    }
+
+    fn seen(&mut self, health: &Health, invocation: Option<InvocationId>) {
+        match self.state.phase.clone() {
+            // One act at a time: whatever is seen meanwhile may be its own doing.
+            Phase::Repairing { since, .. } => {
+                if self.now > since + self.terms.policy.start_timeout + LOST_AFTER {
+                    self.done(Ending::Failed);
+                }
+            }
+            Phase::Settling { until, invocation: run, episode } => {
+                self.settling(health, invocation, until, run, episode);
+            }
+            phase @ (Phase::Watching
+            | Phase::Waiting { .. }
+            | Phase::LeftToPeers
+            | Phase::Quarantined { .. }
+            | Phase::Stranded) => match health {
+                Health::Healthy => self.up(&phase, invocation),
+                Health::Dead(death) => self.down(&phase, *death),
+                // Systemd is at it, or nothing is known: neither is a reason to act or to forget.
+                Health::InTransition(_) | Health::Unknown(_) => {}
+            },
+        }
+    }
+
+    fn up(&mut self, phase: &Phase, invocation: Option<InvocationId>) {
+        match (phase, invocation) {
+            (Phase::Quarantined { failures, .. }, Some(invocation)) => {
+                let episode = Episode { failures: *failures, quarantined: true };
+                self.settle(invocation, episode);
+            }
+            (Phase::Watching, _) => {}
+            (Phase::Waiting { .. } | Phase::LeftToPeers | Phase::Stranded, _)
+            | (Phase::Quarantined { .. }, None) => {
+                self.say(Say::CameBack);
+                self.go(Phase::Watching);
+            }
+            // `seen` handles these two before it asks.
+            (Phase::Repairing { .. } | Phase::Settling { .. }, _) => {}
+        }
+    }
+
+    fn down(&mut self, phase: &Phase, death: Death) {
+        if let Death::NotStartable(obstacle) = death {
+            return self.strand(obstacle);
+        }
+        if self.state.held(self.now).is_some() {
+            // The hold is respected also by what was planned before it; quarantine outlives it.
+            if !matches!(phase, Phase::Quarantined { .. }) {
+                self.go(Phase::Watching);
+            }
+            return;
+        }
+        if self.terms.policy.repair_by == RepairBy::Nobody {
+            return self.go(Phase::Watching);
+        }
+        match *phase {
+            Phase::Watching | Phase::Stranded => self.found_dead(death),
+            Phase::Waiting { why: Wait::UndeclaredStop, .. } if death != Death::Stopped => {
+                self.found_dead(death)
+            }
+            Phase::Waiting { due, failures, .. } if self.now >= due => {
+                self.repair(Episode { failures, quarantined: false });
+            }
+            Phase::Quarantined { retry, failures } if self.now >= retry => {
+                self.repair(Episode { failures, quarantined: true });
+            }
+            Phase::Waiting { .. } | Phase::Quarantined { .. } | Phase::LeftToPeers => {}
+            // `seen` handles these two before it asks.
+            Phase::Repairing { .. } | Phase::Settling { .. } => {}
+        }
+    }
+
+    /// The worker was just found dead and may be started: who acts, and when?
+    fn found_dead(&mut self, death: Death) {
+        let policy = self.terms.policy;
+        let (wait, why) = match (policy.repair_by, death) {
+            (RepairBy::Nobody, _) | (_, Death::NotStartable(_)) => return self.go(Phase::Watching),
+            (_, Death::Stopped) => {
+                self.say(Say::UndeclaredStop(policy.undeclared_stop));
+                (policy.undeclared_stop, Wait::UndeclaredStop)
+            }
+            (RepairBy::Peer, _) => (policy.grace, Wait::Grace),
+            (RepairBy::Node, Death::Crashed { systemd_may_restart: true }) => {
+                (SYSTEMD_FIRST, Wait::SystemdFirst)
+            }
+            (RepairBy::Node, Death::Crashed { .. } | Death::NeverStarted) => {
+                self.say(Say::RepairingAtOnce(death));
+                return self.repair(Episode::default());
+            }
+        };
+        self.go(Phase::Waiting { due: self.now + wait, why, failures: 0 });
+    }
+
+    /// The time for a repair has come: it is done, or left to the peers, or put off because it was done too often.
+    fn repair(&mut self, episode: Episode) {
+        let spent = self.state.relaunches.len() >= self.limit();
+        if spent && !episode.quarantined {
+            let wait = self.terms.policy.quarantine_retry;
+            self.say(Say::Quarantined(wait));
+            self.go(Phase::Quarantined { retry: self.now + wait, failures: episode.failures });
+        } else if self.terms.policy.repair_by == RepairBy::Peer {
+            self.say(Say::LeftToPeers);
+            self.go(Phase::LeftToPeers);
+        } else {
+            self.start(episode);
+        }
+    }
+
+    fn start(&mut self, episode: Episode) {
+        self.state.relaunches.push(self.now);
+        // Retries in quarantine must not let the list grow beyond what the guard needs to know.
+        let surplus = self.state.relaunches.len().saturating_sub(self.limit().max(1));
+        self.state.relaunches.drain(..surplus);
+        self.actions.push(Action::Relaunch);
+        self.go(Phase::Repairing { since: self.now, episode });
+    }
+
+    fn limit(&self) -> usize {
+        usize::try_from(self.terms.policy.relaunches).unwrap_or(usize::MAX)
+    }
+
+    fn done(&mut self, ending: Ending) {
+        let Phase::Repairing { episode, .. } = self.state.phase else {
+            return; // The answer of a relaunch that was given up as lost.
+        };
+        match ending {
+            Ending::Started(invocation) => self.settle(invocation, episode),
+            Ending::Failed => self.failed(episode),
+            Ending::Refused(obstacle) => self.strand(obstacle),
+        }
+    }
+
+    fn settle(&mut self, invocation: InvocationId, episode: Episode) {
+        self.go(Phase::Settling { until: self.now + self.terms.policy.settle, invocation, episode });
+    }
+
+    fn failed(&mut self, episode: Episode) {
+        let failures = episode.failures.saturating_add(1);
+        if self.terms.policy.repair_by == RepairBy::Nobody {
+            // Somebody ordered it, and it is theirs to order again.
+            self.go(Phase::Watching);
+        } else if episode.quarantined {
+            let wait = self.terms.policy.quarantine_retry;
+            self.say(Say::StillQuarantined(wait));
+            self.go(Phase::Quarantined { retry: self.now + wait, failures });
+        } else {
+            let wait = backoff(failures, self.terms.salt);
+            self.say(Say::TryAgain(wait));
+            self.go(Phase::Waiting { due: self.now + wait, why: Wait::Backoff, failures });
+        }
+    }
+
+    fn settling(
+        &mut self,
+        health: &Health,
+        seen: Option<InvocationId>,
+        until: Moment,
+        run: InvocationId,
+        episode: Episode,
+    ) {
+        match health {
+            Health::Healthy => match seen {
+                Some(other) if other != run => self.settle(other, episode), // Restarted meanwhile: the time starts again.
+                _ if self.now >= until => {
+                    self.say(Say::Recovered);
+                    self.go(Phase::Watching);
+                }
+                _ => {}
+            },
+            // A look at the run before may arrive late; it does not count against the one that has to stay up.
+            Health::Dead(_) if seen.is_some_and(|seen| seen != run) && self.now < until => {}
+            Health::Dead(Death::NotStartable(obstacle)) => self.strand(*obstacle),
+            Health::Dead(_) if self.state.held(self.now).is_some() && !episode.quarantined => {
+                self.go(Phase::Watching);
+            }
+            Health::Dead(Death::Stopped) => self.found_dead(Death::Stopped),
+            Health::Dead(_) => self.failed(episode),
+            Health::InTransition(_) | Health::Unknown(_) if self.now >= until => self.settle(run, episode),
+            Health::InTransition(_) | Health::Unknown(_) => {}
+        }
+    }
+
+    fn strand(&mut self, obstacle: Obstacle) {
+        if self.state.phase != Phase::Stranded {
+            self.say(Say::Stranded(obstacle));
+            self.go(Phase::Stranded);
+        }
+    }
+
+    fn ordered(&mut self) {
+        let episode = match self.state.phase {
+            Phase::Repairing { .. } => return, // It is in flight already; `admit` lets the order join it.
+            Phase::Quarantined { failures, .. } => Episode { failures, quarantined: true },
+            Phase::Settling { episode, .. } => episode,
+            Phase::Watching | Phase::Waiting { .. } | Phase::LeftToPeers | Phase::Stranded => {
+                Episode::default()
+            }
+        };
+        self.start(episode);
+    }
+
+    fn hold(&mut self, hold: &Hold) {
+        self.state.hold = Some(hold.clone());
+        if matches!(self.state.phase, Phase::Waiting { .. } | Phase::LeftToPeers) {
+            self.go(Phase::Watching);
+        }
+    }
+
+    fn release(&mut self) {
+        self.state.hold = None;
+        if let Phase::Quarantined { .. } = self.state.phase {
+            self.state.relaunches.clear();
+            self.go(Phase::Watching);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "decide/tests.rs"]
+mod tests;

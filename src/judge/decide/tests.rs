@@ -1,0 +1,215 @@
+use super::*;
+
+const CRASHED: Health = Health::Dead(Death::Crashed { systemd_may_restart: false });
+const STOPPED: Health = Health::Dead(Death::Stopped);
+
+/// A worker, a clock and a policy to play a story with.
+struct Story {
+    state: WorkerState,
+    policy: Policy,
+    now: Moment,
+}
+
+impl Story {
+    fn new() -> Self {
+        Self { state: WorkerState::default(), policy: Policy::default(), now: Moment::from_millis(1_000_000) }
+    }
+
+    fn event(&mut self, event: Event) -> Vec<Action> {
+        let (state, actions) = decide(&self.state, &event, Terms { policy: &self.policy, salt: 7 }, self.now);
+        self.state = state;
+        actions
+    }
+
+    fn seen(&mut self, health: Health, run: u8) -> Vec<Action> {
+        self.event(Event::Seen { health, invocation: Some(InvocationId::from_bytes([run; 16])) })
+    }
+
+    fn done(&mut self, run: u8) -> Vec<Action> {
+        self.event(Event::Done(Ending::Started(InvocationId::from_bytes([run; 16]))))
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now = self.now + time;
+    }
+
+    fn hold(&mut self, time: Duration) -> Vec<Action> {
+        self.event(Event::Hold(Hold {
+            until: self.now + time,
+            why: "deploy".to_owned(),
+            by: "root".to_owned(),
+        }))
+    }
+}
+
+fn relaunches(actions: &[Action]) -> usize {
+    actions.iter().filter(|action| **action == Action::Relaunch).count()
+}
+
+const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+#[test]
+fn a_crash_is_repaired_at_once_and_verified() {
+    let mut story = Story::new();
+    assert_eq!(relaunches(&story.seen(CRASHED, 1)), 1);
+    assert_eq!(relaunches(&story.seen(CRASHED, 1)), 0, "one act at a time");
+    story.done(2);
+    // A late look at the run before must not count against the new one.
+    assert_eq!(story.seen(CRASHED, 1), []);
+    story.pass(secs(1));
+    assert_eq!(story.seen(Health::Healthy, 2), [Action::Say(Say::Recovered)]);
+    assert_eq!(story.state.phase, Phase::Watching);
+}
+
+#[test]
+fn a_unit_that_systemd_restarts_is_left_to_systemd_first() {
+    let mut story = Story::new();
+    let crashed = Health::Dead(Death::Crashed { systemd_may_restart: true });
+    assert_eq!(relaunches(&story.seen(crashed.clone(), 1)), 0);
+    assert_eq!(story.seen(Health::InTransition("systemd restarts it itself"), 1), []);
+    story.pass(secs(60));
+    assert_eq!(story.seen(Health::InTransition("systemd restarts it itself"), 1), []);
+    // The start limit was hit: still down, and nobody is at it.
+    assert_eq!(relaunches(&story.seen(crashed, 1)), 1);
+}
+
+#[test]
+fn an_undeclared_stop_is_announced_and_repaired_when_due_not_before() {
+    let mut story = Story::new();
+    assert_eq!(story.seen(STOPPED, 1), [Action::Say(Say::UndeclaredStop(secs(120)))]);
+    story.pass(secs(119));
+    assert_eq!(story.seen(STOPPED, 1), []);
+    story.pass(secs(1));
+    assert_eq!(relaunches(&story.seen(STOPPED, 1)), 1);
+}
+
+#[test]
+fn a_stopped_worker_that_is_started_by_hand_is_left_alone() {
+    let mut story = Story::new();
+    story.seen(STOPPED, 1);
+    story.pass(secs(60));
+    assert_eq!(story.seen(Health::Healthy, 2), [Action::Say(Say::CameBack)]);
+    story.pass(secs(600));
+    assert_eq!(story.seen(Health::Healthy, 2), []);
+}
+
+#[test]
+fn a_held_worker_stays_down_until_the_hold_ends_and_no_longer() {
+    let mut story = Story::new();
+    story.hold(secs(1800));
+    assert_eq!(story.seen(STOPPED, 1), []);
+    story.pass(secs(1799));
+    assert_eq!(story.seen(STOPPED, 1), []);
+    assert_eq!(story.state.wake(&story.policy), Some(story.now + secs(1)));
+    story.pass(secs(1));
+    let actions = story.seen(CRASHED, 1);
+    assert_eq!((actions.first(), relaunches(&actions)), (Some(&Action::Say(Say::HoldEnded)), 1));
+}
+
+#[test]
+fn a_hold_takes_back_what_was_planned() {
+    let mut story = Story::new();
+    story.seen(STOPPED, 1);
+    story.hold(secs(600));
+    story.pass(secs(300));
+    assert_eq!(story.seen(STOPPED, 1), []);
+}
+
+#[test]
+fn a_worker_that_keeps_falling_is_quarantined_retried_slowly_and_comes_back_by_itself() {
+    let mut story = Story::new();
+    let (mut tries, mut quarantined) = (0, 0);
+    for _ in 0..10_000 {
+        let actions = story.seen(CRASHED, 1);
+        quarantined += actions.iter().filter(|a| matches!(a, Action::Say(Say::Quarantined(_)))).count();
+        if relaunches(&actions) > 0 {
+            tries += 1;
+            story.event(Event::Done(Ending::Failed));
+        }
+        story.pass(secs(1));
+    }
+    assert_eq!(quarantined, 1, "one alert per episode");
+    assert!((15..=20).contains(&tries), "3 at once, then one in ten minutes: {tries}");
+    assert!(story.state.quarantined());
+    story.seen(Health::Healthy, 9);
+    story.pass(secs(1));
+    assert_eq!(story.seen(Health::Healthy, 9), [Action::Say(Say::Recovered)]);
+    assert!(!story.state.quarantined());
+}
+
+#[test]
+fn release_ends_a_quarantine_at_once() {
+    let mut story = Story::new();
+    story.state.phase = Phase::Quarantined { retry: story.now + secs(600), failures: 1 };
+    story.state.relaunches = vec![story.now; 3];
+    story.event(Event::Release);
+    assert_eq!(relaunches(&story.seen(CRASHED, 1)), 1);
+}
+
+#[test]
+fn a_worker_that_dies_while_it_settles_was_not_repaired() {
+    let mut story = Story::new();
+    story.seen(CRASHED, 1);
+    story.done(2);
+    let actions = story.seen(CRASHED, 2);
+    assert!(matches!(actions.first(), Some(Action::Say(Say::TryAgain(_)))), "{actions:?}");
+}
+
+#[test]
+fn what_cannot_be_started_is_said_once_and_not_tried() {
+    let mut story = Story::new();
+    let masked = Health::Dead(Death::NotStartable(Obstacle::Masked));
+    assert_eq!(story.seen(masked.clone(), 1), [Action::Say(Say::Stranded(Obstacle::Masked))]);
+    story.pass(secs(3600));
+    assert_eq!(story.seen(masked, 1), []);
+    assert_eq!(relaunches(&story.seen(CRASHED, 1)), 1, "unmasked: repaired at once");
+}
+
+#[test]
+fn a_worker_left_to_the_peers_is_handed_over_after_the_grace() {
+    let mut story = Story::new();
+    story.policy.repair_by = RepairBy::Peer;
+    assert_eq!(story.seen(CRASHED, 1), []);
+    story.pass(secs(5));
+    assert_eq!(story.seen(CRASHED, 1), [Action::Say(Say::LeftToPeers)]);
+    assert_eq!(story.state.phase, Phase::LeftToPeers);
+    assert_eq!(relaunches(&story.event(Event::Ordered)), 1);
+}
+
+#[test]
+fn a_relaunch_that_never_answers_is_given_up() {
+    let mut story = Story::new();
+    story.seen(CRASHED, 1);
+    story.pass(story.policy.start_timeout + LOST_AFTER + secs(1));
+    assert!(matches!(story.seen(CRASHED, 1).first(), Some(Action::Say(Say::TryAgain(_)))));
+    // Its late answer does no harm.
+    assert_eq!(story.done(2), []);
+}
+
+#[test]
+fn backoff_doubles_within_bounds_and_differs_between_workers() {
+    for failures in 1..40 {
+        let full = BACKOFF_FIRST.saturating_mul(1 << (failures - 1).min(16)).min(BACKOFF_MOST);
+        let wait = backoff(failures, 7);
+        assert!(wait >= full / 2 && wait <= full, "{failures}: {wait:?}");
+    }
+    let distinct: std::collections::BTreeSet<_> = (0..20).map(|salt| backoff(4, salt)).collect();
+    assert!(distinct.len() > 15, "{distinct:?}");
+}
+
+#[test]
+fn a_restart_of_the_supervisor_forgets_neither_hold_nor_flap_guard() {
+    let mut story = Story::new();
+    story.hold(secs(600));
+    story.state.phase = Phase::Repairing { since: story.now, episode: Episode::default() };
+    story.state.relaunches = vec![story.now; 2];
+    let json = serde_json::to_string(&story.state).unwrap();
+    let back: WorkerState = serde_json::from_str(&json).unwrap();
+    let taken = back.clone().taken_over();
+    assert_eq!((taken.hold, taken.relaunches.len(), taken.phase), (back.hold.clone(), 2, Phase::Watching));
+    let rebooted = back.after_reboot(story.now, secs(100), Moment::from_millis(5));
+    assert_eq!(rebooted.hold.unwrap().until, Moment::from_millis(500_005));
+    assert!(rebooted.relaunches.is_empty());
+}

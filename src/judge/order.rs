@@ -1,0 +1,163 @@
+//! May an ordered relaunch be carried out? Decided before anything is touched.
+
+use std::time::Duration;
+
+use super::classify::{Death, Health, Host, Obstacle};
+use super::state::{Phase, WorkerState};
+use crate::vocabulary::{InvocationId, Moment, Policy};
+
+/// What is wished with an ordered relaunch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Wish {
+    /// Only if the worker still runs (or last ran) under this invocation.
+    pub expect: Option<InvocationId>,
+    /// Override a hold, a quarantine and the flap guard.
+    pub force: bool,
+}
+
+/// How an order is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admitted {
+    /// Start a relaunch.
+    Start,
+    /// One is in flight; its outcome serves this order, too.
+    Join,
+    /// The worker already runs under another invocation than the one the order is about.
+    AlreadyRecovered(InvocationId),
+}
+
+/// Why an order is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Objection {
+    /// The host shuts down.
+    Leaving,
+    /// The worker is on hold.
+    Held {
+        /// How much longer.
+        left: Duration,
+        /// Why, in the holder's words.
+        why: String,
+        /// Who holds.
+        by: String,
+    },
+    /// The worker is in quarantine.
+    Quarantined,
+    /// The flap guard's budget is spent.
+    TooOften,
+    /// systemd would refuse.
+    NotStartable(Obstacle),
+}
+
+/// Admits an order or says why not. An order may act on a worker that cannot be observed: somebody else decided.
+/// `invocation` is the run that was seen last. Only root on the node may force, which the door has checked.
+pub fn admit(
+    state: &WorkerState,
+    health: &Health,
+    invocation: Option<InvocationId>,
+    host: Host,
+    wish: Wish,
+    policy: &Policy,
+    now: Moment,
+) -> Result<Admitted, Objection> {
+    if host == Host::Stopping {
+        return Err(Objection::Leaving);
+    }
+    if let Phase::Repairing { .. } = state.phase {
+        return Ok(Admitted::Join);
+    }
+    // A fresh relaunch that is still settling counts as running even if the look at it is not in yet.
+    let running = match (&state.phase, health) {
+        (Phase::Settling { invocation, .. }, _) => Some(*invocation),
+        (_, Health::Healthy | Health::InTransition(_)) => invocation,
+        (_, Health::Dead(_) | Health::Unknown(_)) => None,
+    };
+    if let (Some(expected), Some(running)) = (wish.expect, running)
+        && expected != running
+    {
+        return Ok(Admitted::AlreadyRecovered(running));
+    }
+    if let Health::Dead(Death::NotStartable(obstacle)) = health {
+        return Err(Objection::NotStartable(*obstacle));
+    }
+    if wish.force {
+        return Ok(Admitted::Start);
+    }
+    if let Some(hold) = state.held(now) {
+        return Err(Objection::Held {
+            left: hold.until.since(now),
+            why: hold.why.clone(),
+            by: hold.by.clone(),
+        });
+    }
+    if state.quarantined() {
+        return Err(Objection::Quarantined);
+    }
+    if state.recent(policy, now) >= usize::try_from(policy.relaunches).unwrap_or(usize::MAX) {
+        return Err(Objection::TooOften);
+    }
+    Ok(Admitted::Start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::state::{Episode, Hold};
+    use super::*;
+
+    const NOW: Moment = Moment::from_millis(100_000);
+
+    fn run(n: u8) -> InvocationId {
+        InvocationId::from_bytes([n; 16])
+    }
+
+    fn ask(state: &WorkerState, health: &Health, wish: Wish) -> Result<Admitted, Objection> {
+        admit(state, health, Some(run(1)), Host::Running, wish, &Policy::default(), NOW)
+    }
+
+    const CRASHED: Health = Health::Dead(Death::Crashed { systemd_may_restart: false });
+
+    #[test]
+    fn a_stale_expectation_touches_nothing() {
+        let order = Wish { expect: Some(run(9)), ..Wish::default() };
+        let state = WorkerState::default();
+        assert_eq!(ask(&state, &Health::Healthy, order), Ok(Admitted::AlreadyRecovered(run(1))));
+        // Dead under another run than expected is still dead.
+        assert_eq!(ask(&state, &CRASHED, order), Ok(Admitted::Start));
+        // The look at the fresh run may be late; the settling phase knows better.
+        let settling = Phase::Settling { until: NOW, invocation: run(2), episode: Episode::default() };
+        let state = WorkerState { phase: settling, ..state };
+        assert_eq!(ask(&state, &CRASHED, order), Ok(Admitted::AlreadyRecovered(run(2))));
+    }
+
+    #[test]
+    fn a_second_order_joins_the_first() {
+        let phase = Phase::Repairing { since: NOW, episode: Episode::default() };
+        let state = WorkerState { phase, ..WorkerState::default() };
+        assert_eq!(ask(&state, &CRASHED, Wish::default()), Ok(Admitted::Join));
+    }
+
+    #[test]
+    fn holds_quarantine_and_the_flap_guard_stop_everybody_but_root() {
+        let force = Wish { force: true, ..Wish::default() };
+        let hold =
+            Hold { until: NOW + Duration::from_secs(1), why: "deploy".to_owned(), by: "root".to_owned() };
+        let states = [
+            WorkerState { hold: Some(hold), ..WorkerState::default() },
+            WorkerState { phase: Phase::Quarantined { retry: NOW, failures: 0 }, ..WorkerState::default() },
+            WorkerState { relaunches: vec![NOW; 3], ..WorkerState::default() },
+        ];
+        for state in states {
+            assert!(ask(&state, &CRASHED, Wish::default()).is_err(), "{state:?}");
+            assert_eq!(ask(&state, &CRASHED, force), Ok(Admitted::Start), "{state:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_started_on_a_host_that_leaves_or_against_systemd() {
+        let state = WorkerState::default();
+        let force = Wish { force: true, ..Wish::default() };
+        let leaving = admit(&state, &CRASHED, None, Host::Stopping, force, &Policy::default(), NOW);
+        assert_eq!(leaving, Err(Objection::Leaving));
+        let masked = Health::Dead(Death::NotStartable(Obstacle::Masked));
+        assert_eq!(ask(&state, &masked, force), Err(Objection::NotStartable(Obstacle::Masked)));
+    }
+}

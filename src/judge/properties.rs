@@ -1,0 +1,213 @@
+//! The invariants of the judge, driven by random stories.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::vocabulary::{InvocationId, Moment, Policy, RepairBy};
+
+/// One step of a story.
+#[derive(Debug, Clone)]
+enum Step {
+    Pass(u64),
+    Seen(Health, u8),
+    Done(Ending),
+    Ordered(Wish),
+    Hold(u64),
+    Release,
+    Restart,
+}
+
+fn health() -> impl Strategy<Value = Health> {
+    prop_oneof![
+        3 => Just(Health::Healthy),
+        2 => Just(Health::InTransition("starting")),
+        2 => Just(Health::Unknown("blind".to_owned())),
+        3 => any::<bool>().prop_map(|s| Health::Dead(Death::Crashed { systemd_may_restart: s })),
+        2 => Just(Health::Dead(Death::Stopped)),
+        1 => Just(Health::Dead(Death::NeverStarted)),
+        1 => Just(Health::Dead(Death::NotStartable(Obstacle::Masked))),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let ending = prop_oneof![
+        3 => (0u8..4).prop_map(|n| Ending::Started(InvocationId::from_bytes([n; 16]))),
+        3 => Just(Ending::Failed),
+        1 => Just(Ending::Refused(Obstacle::NotFound)),
+    ];
+    let wish = (proptest::option::of(0u8..4), any::<bool>())
+        .prop_map(|(run, force)| Wish { expect: run.map(|n| InvocationId::from_bytes([n; 16])), force });
+    prop_oneof![
+        4 => (0u64..200_000).prop_map(Step::Pass),
+        8 => (health(), 0u8..4).prop_map(|(health, run)| Step::Seen(health, run)),
+        4 => ending.prop_map(Step::Done),
+        2 => wish.prop_map(Step::Ordered),
+        1 => (0u64..600_000).prop_map(Step::Hold),
+        1 => Just(Step::Release),
+        1 => Just(Step::Restart),
+    ]
+}
+
+fn policy() -> impl Strategy<Value = Policy> {
+    let by = prop_oneof![Just(RepairBy::Node), Just(RepairBy::Peer), Just(RepairBy::Nobody)];
+    (by, 1u32..6, 1u64..600).prop_map(|(repair_by, relaunches, per)| Policy {
+        repair_by,
+        relaunches,
+        per: Duration::from_secs(per),
+        ..Policy::default()
+    })
+}
+
+/// Plays a story and checks after each step what must hold after every step.
+struct Play {
+    state: WorkerState,
+    policy: Policy,
+    now: Moment,
+    in_flight: bool,
+    last: (Health, u8),
+}
+
+impl Play {
+    fn feed(&mut self, event: &Event) -> Vec<Action> {
+        let before = self.state.clone();
+        let (state, actions) = decide(&before, event, Terms { policy: &self.policy, salt: 3 }, self.now);
+        let acts = actions.iter().filter(|action| **action == Action::Relaunch).count();
+        assert!(acts <= 1);
+        if acts == 1 {
+            assert!(!self.in_flight, "two actions in flight after {event:?} on {before:?}");
+            assert!(matches!(state.phase, Phase::Repairing { .. }), "every action is awaited");
+            self.in_flight = true;
+            if let Event::Seen { health, .. } = event {
+                assert!(matches!(health, Health::Dead(_)), "acted on {health:?}");
+                assert!(state.held(self.now).is_none(), "acted against a hold");
+                assert_ne!(self.policy.repair_by, RepairBy::Nobody, "acted although told not to");
+                let spent = before.recent(&self.policy, self.now) >= self.policy.relaunches as usize;
+                assert!(!spent || before.quarantined(), "acted beyond the flap guard");
+            }
+        }
+        if let Phase::Settling { .. } = state.phase {
+            self.in_flight = false; // The verification is on.
+        }
+        assert!(state.relaunches.len() <= self.policy.relaunches as usize, "the history is bounded");
+        if let Some(wake) = state.wake(&self.policy) {
+            assert!(wake <= self.now + Duration::from_secs(3600), "everything planned comes within the hour");
+        }
+        self.state = state;
+        actions
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Pass(ms) => self.now = self.now + Duration::from_millis(*ms),
+            Step::Seen(health, run) => {
+                self.last = (health.clone(), *run);
+                self.look();
+            }
+            Step::Done(ending) => {
+                if let Phase::Repairing { .. } = self.state.phase {
+                    self.in_flight = false;
+                }
+                self.feed(&Event::Done(*ending));
+            }
+            Step::Ordered(wish) => {
+                let run = InvocationId::from_bytes([self.last.1; 16]);
+                let admitted =
+                    admit(&self.state, &self.last.0, Some(run), Host::Running, *wish, &self.policy, self.now);
+                if admitted == Ok(Admitted::Start) {
+                    self.feed(&Event::Ordered);
+                }
+            }
+            Step::Hold(ms) => {
+                let until = self.now + Duration::from_millis(*ms);
+                self.feed(&Event::Hold(Hold { until, why: "x".to_owned(), by: "root".to_owned() }));
+            }
+            Step::Release => {
+                self.feed(&Event::Release);
+            }
+            Step::Restart => {
+                self.state = self.state.clone().taken_over();
+                self.in_flight = false;
+            }
+        }
+    }
+
+    fn look(&mut self) -> Vec<Action> {
+        if let Phase::Repairing { since, .. } = self.state.phase
+            && self.now > since + self.policy.start_timeout + LOST_AFTER
+        {
+            self.in_flight = false; // Given up as lost.
+        }
+        let invocation = Some(InvocationId::from_bytes([self.last.1; 16]));
+        self.feed(&Event::Seen { health: self.last.0.clone(), invocation })
+    }
+}
+
+proptest! {
+    // So many, because the rare orders of events are the ones that nobody thinks of.
+    #![proptest_config(ProptestConfig { cases: 100_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_invariants_hold_in_every_story(policy in policy(), steps in prop::collection::vec(step(), 1..40)) {
+        let mut play = Play {
+            state: WorkerState::default(),
+            policy,
+            now: Moment::from_millis(1_000_000),
+            in_flight: false,
+            last: (Health::Unknown("not yet".to_owned()), 0),
+        };
+        for step in &steps {
+            play.step(step);
+        }
+        // Whatever happened: once it stays up, the ladder ends, and no hold lasts for ever.
+        if let Phase::Repairing { .. } = play.state.phase {
+            play.in_flight = false;
+            play.feed(&Event::Done(Ending::Failed));
+        }
+        play.last = (Health::Healthy, 3);
+        for _ in 0..3 {
+            play.look();
+            play.now = play.now + Duration::from_secs(700);
+        }
+        play.look();
+        prop_assert_eq!(&play.state.phase, &Phase::Watching);
+        prop_assert!(play.state.hold.is_none());
+    }
+
+}
+
+proptest! {
+    // Each of these plays two hours second by second.
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_worker_that_is_dead_for_good_is_retried_for_ever_but_slowly(policy in policy(), steps in prop::collection::vec(step(), 1..30)) {
+        prop_assume!(policy.repair_by == RepairBy::Node);
+        let mut play = Play {
+            state: WorkerState::default(),
+            policy,
+            now: Moment::from_millis(1_000_000),
+            in_flight: false,
+            last: (Health::Unknown("not yet".to_owned()), 0),
+        };
+        for step in &steps {
+            play.step(step);
+        }
+        play.last = (Health::Dead(Death::Crashed { systemd_may_restart: false }), 3);
+        let mut tries = 0;
+        for second in 0..7200 {
+            play.now = play.now + Duration::from_secs(1);
+            if let Phase::Repairing { .. } = play.state.phase {
+                play.in_flight = false;
+                play.feed(&Event::Done(Ending::Failed));
+            }
+            if play.look().contains(&Action::Relaunch) && second >= 3600 {
+                tries += 1;
+            }
+        }
+        prop_assert!(tries >= 5, "quarantine is never terminal: {tries} tries in its second hour");
+        let most = 3600 / play.policy.per.as_secs().max(1) * u64::from(play.policy.relaunches) + 8;
+        prop_assert!(tries <= most, "{tries} tries in an hour, {most} allowed");
+    }
+}

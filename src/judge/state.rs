@@ -1,0 +1,227 @@
+//! What is in hand for one worker, and the words for what happens to it.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::classify::{Death, Health, Obstacle};
+use crate::vocabulary::{InvocationId, Moment, Policy};
+
+/// Everything that the judge remembers of one worker. It is saved at each change, so that a restart of the supervisor
+/// forgets neither holds nor the flap guard.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct WorkerState {
+    /// What is being done.
+    pub phase: Phase,
+    /// The lease that says "leave it alone until".
+    pub hold: Option<Hold>,
+    /// The relaunches of the flap guard's window, oldest first, whoever ordered them.
+    pub relaunches: Vec<Moment>,
+}
+
+/// What is being done about a worker. Counters live inside the phases that need them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Nothing.
+    #[default]
+    Watching,
+    /// Seen dead; it is repaired at `due` unless it comes back before.
+    Waiting {
+        /// When.
+        due: Moment,
+        /// Why not now.
+        why: Wait,
+        /// Repairs of this episode that failed so far.
+        failures: u32,
+    },
+    /// Dead, and left to the watchers by the fleet file.
+    LeftToPeers,
+    /// A relaunch is in flight; it is the only one.
+    Repairing {
+        /// Since when.
+        since: Moment,
+        /// The episode so far.
+        episode: Episode,
+    },
+    /// The relaunch is done; the worker has to stay up until `until`.
+    Settling {
+        /// Until when.
+        until: Moment,
+        /// The run that has to stay up.
+        invocation: InvocationId,
+        /// The episode so far.
+        episode: Episode,
+    },
+    /// It fell too often: it is retried slowly and loudly until it stays up or somebody releases it.
+    Quarantined {
+        /// The next try.
+        retry: Moment,
+        /// Tries that failed in quarantine so far.
+        failures: u32,
+    },
+    /// Down, and systemd would refuse to start it: nothing is tried until that changes.
+    Stranded,
+}
+
+/// Why a repair waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wait {
+    /// systemd may be about to restart it itself.
+    SystemdFirst,
+    /// Somebody stopped it and did not say why; they get time.
+    UndeclaredStop,
+    /// The fleet file leaves it to the watchers, after the grace.
+    Grace,
+    /// The last try failed.
+    Backoff,
+}
+
+/// An episode of trouble, from the first relaunch until the worker stays up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Episode {
+    /// Tries that failed.
+    pub failures: u32,
+    /// Whether the worker is in quarantine.
+    pub quarantined: bool,
+}
+
+/// A lease: "leave it alone until". It ends by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hold {
+    /// Its end.
+    pub until: Moment,
+    /// Why, in the holder's words.
+    pub why: String,
+    /// Who holds.
+    pub by: String,
+}
+
+/// What happened; [`super::decide`] answers it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// The worker was looked at, or time has passed since it was.
+    Seen {
+        /// What the look means.
+        health: Health,
+        /// The run that was looked at.
+        invocation: Option<InvocationId>,
+    },
+    /// The relaunch in flight ended.
+    Done(Ending),
+    /// A relaunch was ordered, and [`super::admit`] let it pass.
+    Ordered,
+    /// Somebody declares that the worker may be down for a while.
+    Hold(Hold),
+    /// Somebody ends a hold or a quarantine.
+    Release,
+}
+
+/// How a relaunch ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// The unit runs under this new invocation.
+    Started(InvocationId),
+    /// It does not run.
+    Failed,
+    /// systemd refused to start it.
+    Refused(Obstacle),
+}
+
+/// What is to be done; the supervisor carries it out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Relaunch the worker now. A [`Event::Done`] must follow.
+    Relaunch,
+    /// Tell people.
+    Say(Say),
+}
+
+/// What people are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Say {
+    /// Somebody stopped it; it comes back in this time unless somebody declares a hold or starts it.
+    UndeclaredStop(Duration),
+    /// It is dead for this reason, and repaired at once.
+    RepairingAtOnce(Death),
+    /// The fleet file leaves it to its watchers, and they are asked now.
+    LeftToPeers,
+    /// The relaunch failed or the worker did not stay up; the next try is in this time.
+    TryAgain(Duration),
+    /// It fell too often; the next try is in this time.
+    Quarantined(Duration),
+    /// Still down in quarantine; the next try is in this time.
+    StillQuarantined(Duration),
+    /// It stayed up.
+    Recovered,
+    /// Somebody else brought it back before the repair was due.
+    CameBack,
+    /// Down, and systemd would refuse to start it.
+    Stranded(Obstacle),
+    /// The hold is over.
+    HoldEnded,
+}
+
+impl WorkerState {
+    /// The hold that is in force at `now`.
+    pub fn held(&self, now: Moment) -> Option<&Hold> {
+        self.hold.as_ref().filter(|hold| hold.until > now)
+    }
+
+    /// Whether the worker is in quarantine.
+    pub fn quarantined(&self) -> bool {
+        match &self.phase {
+            Phase::Quarantined { .. } => true,
+            Phase::Repairing { episode, .. } | Phase::Settling { episode, .. } => episode.quarantined,
+            Phase::Watching | Phase::Waiting { .. } | Phase::LeftToPeers | Phase::Stranded => false,
+        }
+    }
+
+    /// How many relaunches the flap guard counts at `now`.
+    pub fn recent(&self, policy: &Policy, now: Moment) -> usize {
+        self.relaunches.iter().filter(|at| now.since(**at) < policy.per).count()
+    }
+
+    /// When [`super::decide`] has to be asked again even if nothing happens.
+    pub fn wake(&self, policy: &Policy) -> Option<Moment> {
+        let phase = match &self.phase {
+            Phase::Waiting { due, .. } => Some(*due),
+            Phase::Settling { until, .. } => Some(*until),
+            Phase::Quarantined { retry, .. } => Some(*retry),
+            Phase::Repairing { since, .. } => Some(*since + policy.start_timeout + super::LOST_AFTER),
+            Phase::Watching | Phase::LeftToPeers | Phase::Stranded => None,
+        };
+        let hold = self.hold.as_ref().map(|hold| hold.until);
+        [phase, hold].into_iter().flatten().min()
+    }
+
+    /// The state as a new supervisor of the same boot takes it over: whatever was in flight is looked at afresh.
+    #[must_use]
+    pub fn taken_over(mut self) -> Self {
+        self.phase = match self.phase {
+            Phase::Repairing { since, episode: Episode { failures, quarantined: true } } => {
+                Phase::Quarantined { retry: since, failures }
+            }
+            Phase::Repairing { .. } => Phase::Watching,
+            kept @ (Phase::Watching
+            | Phase::Waiting { .. }
+            | Phase::LeftToPeers
+            | Phase::Settling { .. }
+            | Phase::Quarantined { .. }
+            | Phase::Stranded) => kept,
+        };
+        self
+    }
+
+    /// The state after a reboot. Moments of the earlier boot mean nothing, so only the hold stays, for what was left
+    /// of it when it was saved less the time `away` that the wall clock says has passed since.
+    #[must_use]
+    pub fn after_reboot(self, saved_at: Moment, away: Duration, now: Moment) -> Self {
+        let hold = self.hold.and_then(|hold| {
+            let left = hold.until.since(saved_at).saturating_sub(away);
+            (!left.is_zero()).then(|| Hold { until: now + left, ..hold })
+        });
+        Self { hold, ..Self::default() }
+    }
+}
