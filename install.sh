@@ -39,8 +39,8 @@ parse() {
         case $1 in
             --node | --fleet | --binary) [ $# -gt 1 ] || misuse "$1 needs a value" ;;&
             --node) node=$2; shift ;;
-            --fleet) fleet=$(realpath -e -- "$2") || misuse "--fleet: there is no '$2'"; shift ;;
-            --binary) binary=$(realpath -e -- "$2") || misuse "--binary: there is no '$2'"; shift ;;
+            --fleet) fleet=$(realpath -e -- "$2" 2>/dev/null) || misuse "--fleet: there is no '$2'"; shift ;;
+            --binary) binary=$(realpath -e -- "$2" 2>/dev/null) || misuse "--binary: there is no '$2'"; shift ;;
             --listen-any) listen_any=yes ;;
             --uninstall) action=uninstall ;;
             --purge) purge=yes ;;
