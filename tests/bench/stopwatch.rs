@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         ["floor", unit] => floor(unit),
         ["beacon", file] => beacon(file),
         ["respawn", file, cgroup] => respawn(file, cgroup),
+        ["healthy", socket, node, worker] => healthy(socket, node, worker),
         ["knowledge", socket, node, worker, cgroup] => knowledge(socket, node, worker, cgroup),
         ["idle", pid, seconds] => idle(pid, seconds.parse().unwrap()),
         // `cargo bench` calls it like this; a test run must not trip over it.
@@ -42,7 +43,7 @@ fn main() -> ExitCode {
         _ => {
             eprintln!(
                 "usage: stopwatch time CMD... | floor UNIT | beacon FILE | respawn FILE CGROUP\n\
-                 \x20      | knowledge SOCKET NODE WORKER CGROUP | idle PID SECONDS"
+                 \x20      | healthy SOCKET NODE WORKER | knowledge SOCKET NODE WORKER CGROUP | idle PID SECONDS"
             );
             return ExitCode::from(2);
         }
@@ -77,15 +78,9 @@ fn time(command: &[&str]) {
 )]
 trait Manager {
     fn subscribe(&self) -> zbus::Result<()>;
-    fn restart_unit(&self, name: &str, mode: &str) -> zbus::Result<zbus::zvariant::OwnedObjectPath>;
+    fn restart_unit(&self, name: &str, mode: &str) -> zbus::Result<zbus::OwnedObjectPath>;
     #[zbus(signal)]
-    fn job_removed(
-        &self,
-        id: u32,
-        job: zbus::zvariant::ObjectPath<'_>,
-        unit: &str,
-        result: &str,
-    ) -> zbus::Result<()>;
+    fn job_removed(&self, id: u32, job: zbus::ObjectPath<'_>, unit: &str, result: &str) -> zbus::Result<()>;
 }
 
 /// PID 1's own share: RestartUnit until JobRemoved on a connection that has been used before.
@@ -149,17 +144,20 @@ fn respawn(file: &str, cgroup: &str) {
     micros(started - killed);
 }
 
+/// Waits until a worker is healthy in the eyes of the supervisor behind the socket.
+fn healthy(socket: &str, node: &str, worker: &str) {
+    Watch::open(socket).until(node, worker, Class::Healthy);
+}
+
 /// From SIGKILL until another node's supervisor has pushed the news to a local watcher.
 fn knowledge(socket: &str, node: &str, worker: &str, cgroup: &str) {
     let mut watch = Watch::open(socket);
-    let ours = |report: &WorkerReport| report.node.as_str() == node && report.worker.as_str() == worker;
-    let start = Instant::now();
-    watch.until(|report| ours(report) && report.class == Class::Healthy, start);
+    watch.until(node, worker, Class::Healthy);
     let killed = sigkill(cgroup);
-    watch.until(|report| ours(report) && report.class == Class::Dead, start);
+    watch.until(node, worker, Class::Dead);
     let known = monotonic();
     // The next round wants to begin with a healthy worker.
-    watch.until(|report| ours(report) && report.class == Class::Healthy, start);
+    watch.until(node, worker, Class::Healthy);
     micros(known - killed);
 }
 
@@ -205,12 +203,17 @@ impl Watch {
         serde_json::from_slice(&body).unwrap()
     }
 
-    fn until(&mut self, wanted: impl Fn(&WorkerReport) -> bool, start: Instant) {
+    /// Follows what is pushed until the worker is in this class.
+    fn until(&mut self, node: &str, worker: &str, class: Class) {
+        let wanted = |report: &WorkerReport| {
+            report.node.as_str() == node && report.worker.as_str() == worker && report.class == class
+        };
+        let start = Instant::now();
         loop {
-            assert!(start.elapsed() < DEADLINE, "not seen within {DEADLINE:?}");
+            assert!(start.elapsed() < DEADLINE, "{node}/{worker} not {class:?} within {DEADLINE:?}");
             let seen = match self.next() {
                 ServerFrame::Change(report) => wanted(&report),
-                ServerFrame::Snapshot(node) => node.workers.iter().any(&wanted),
+                ServerFrame::Snapshot(node) => node.workers.iter().any(wanted),
                 ServerFrame::Hello(_)
                 | ServerFrame::Keepalive
                 | ServerFrame::Leaving
