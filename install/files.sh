@@ -61,8 +61,10 @@ install_binary() {
     for unit in "$HERE"/units/*.{socket,service}; do put "$unit" "$UNITS/$(basename -- "$unit")" 644; done
     put "$HERE/units/sysusers.d/keyholder.conf" /usr/local/lib/sysusers.d/keyholder.conf 644
     put "$HERE/units/tmpfiles.d/keyholder.conf" /usr/local/lib/tmpfiles.d/keyholder.conf 644
-    made=$("$binary" man) || die "'keyholder man' failed"
-    put_text "$made" "$SHARE/man/man1/keyholder.1" 644
+    made=$(mktemp -d)
+    "$binary" man "$made" >/dev/null || die "'keyholder man' failed"
+    for file in "$made"/*.1; do put "$file" "$SHARE/man/man1/$(basename -- "$file")" 644; done
+    rm -rf -- "$made"
     for shell in "${!COMPLETIONS[@]}"; do
         file=${COMPLETIONS[$shell]}
         made=$("$binary" completions "$shell") || die "'keyholder completions $shell' failed"

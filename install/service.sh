@@ -1,9 +1,12 @@
 # shellcheck shell=bash
 # Starting, restarting and stopping, each with a deadline. Workers are never touched.
 
-answers() { # within 20 s?
-    local end=$((SECONDS + 20))
-    until "$BIN" status >/dev/null 2>&1; do
+answers() { # within 20 s? 3 is an answer too: something in the fleet is not well.
+    local end=$((SECONDS + 20)) code
+    while :; do
+        code=0
+        timeout 10 "$BIN" status >/dev/null 2>&1 || code=$?
+        case $code in 0 | 3) return ;; esac
         [ "$SECONDS" -lt "$end" ] || return 1
         sleep 0.1
     done
@@ -62,7 +65,7 @@ uninstall() {
     local file
     systemctl disable -q --now keyholder.socket keyholder.service 2>/dev/null || :
     for file in "$BIN" "$UNITS"/keyholder.{socket,service} "$DROPIN" /usr/local/lib/{sysusers,tmpfiles}.d/keyholder.conf \
-        "$SHARE/man/man1/keyholder.1" "${COMPLETIONS[@]}"; do
+        "$SHARE"/man/man1/keyholder{,-*}.1 "${COMPLETIONS[@]}"; do
         [ ! -e "$file" ] || { rm -f -- "$file" && say "removed $file"; }
     done
     rmdir --ignore-fail-on-non-empty "$(dirname "$DROPIN")" 2>/dev/null || :
