@@ -194,4 +194,6 @@ fn the_supervisor_has_no_capabilities_and_a_full_sandbox() {
             ("Service.UMask", "0077"),
         ],
     );
+    let unit = read("keyholder.service");
+    assert!(!unit.contains_key("Service.ProcSubset"), "the store reads the boot id from /proc/sys");
 }
