@@ -1,0 +1,138 @@
+#!/usr/bin/env bash
+# Installs, upgrades or removes keyholder on this host. See `./install.sh --help`.
+set -euo pipefail
+umask 022
+
+HERE=$(dirname -- "$(realpath -- "${BASH_SOURCE[0]}")")
+# shellcheck source=install/common.sh
+. "$HERE/install/common.sh"
+# shellcheck source=install/files.sh
+. "$HERE/install/files.sh"
+# shellcheck source=install/service.sh
+. "$HERE/install/service.sh"
+
+usage() {
+    cat <<'USAGE'
+usage: sudo ./install.sh [--node NAME] [--fleet FILE] [--binary FILE] [--listen-any]
+       sudo ./install.sh --uninstall [--purge]
+       sudo ./install.sh --demo [--keep]
+
+Installs this host as a node, or upgrades it: the same command, as often as you like. It asks nothing, never overwrites
+what is in /etc/keyholder, checks the configuration before it starts anything, and goes back to what ran before if the
+new supervisor does not come up. Workers are never touched.
+
+  --node NAME     what fleet.yaml calls this host (default: /etc/keyholder/node, else the short host name)
+  --fleet FILE    becomes /etc/keyholder/fleet.yaml if there is none yet
+  --binary FILE   a built `keyholder`; without it cargo builds one here first
+  --listen-any    the door listens on all addresses instead of this node's own from fleet.yaml
+  --uninstall     stops and removes keyholder; keeps /etc/keyholder and /var/lib/keyholder …
+  --purge         … unless this is given as well: keys and history are gone then
+  --demo          boots two real nodes on this machine and shows what keyholder does (also without systemd as PID 1)
+
+Exit codes: 0 done (or nothing to do), 1 it failed and everything is as it was before, 2 wrong usage.
+USAGE
+}
+
+parse() {
+    action=install node='' fleet='' binary='' listen_any=no purge=no
+    while [ $# -gt 0 ]; do
+        case $1 in
+            --node | --fleet | --binary) [ $# -gt 1 ] || misuse "$1 needs a value" ;;&
+            --node) node=$2; shift ;;
+            --fleet) fleet=$(realpath -e -- "$2" 2>/dev/null) || misuse "--fleet: there is no '$2'"; shift ;;
+            --binary) binary=$(realpath -e -- "$2" 2>/dev/null) || misuse "--binary: there is no '$2'"; shift ;;
+            --listen-any) listen_any=yes ;;
+            --uninstall) action=uninstall ;;
+            --purge) purge=yes ;;
+            --demo) shift; exec "$HERE/install/demo.sh" "$@" ;;
+            -h | --help) usage; exit ;;
+            *) misuse "unknown option '$1'" ;;
+        esac
+        shift
+    done
+    [ "$purge" = no ] || [ "$action" = uninstall ] || misuse "--purge goes with --uninstall"
+}
+
+need_host() {
+    [ "$EUID" -eq 0 ] || die "root is needed: sudo ./install.sh"
+    [ -d /run/systemd/system ] ||
+        die "systemd is not PID 1 here, so there is nothing to supervise with ('./install.sh --demo' boots nodes of its own)"
+    local version
+    version=$(systemctl --version | awk 'NR == 1 { print int($2) }')
+    [ "$version" -ge 250 ] || die "systemd $version is too old: 250 is needed, 252 (Debian 12) is what is tested"
+    mkdir -p /run/lock
+    exec 9>/run/lock/keyholder-install.lock
+    flock -n 9 || die "another install.sh is running"
+}
+
+# sudo has another PATH and HOME than the person who has cargo, and root should own nothing in their target/.
+build() {
+    local who=${SUDO_USER:-root} home target
+    home=$(getent passwd "$who" | cut -d: -f6)
+    as_builder() { runuser -u "$who" -- env HOME="$home" PATH="$home/.cargo/bin:$PATH" "$@"; }
+    as_builder sh -c 'command -v cargo' >/dev/null ||
+        die "cargo was not found for $who: install Rust 1.89 or newer, or build elsewhere and give --binary FILE"
+    say "building (a few minutes the first time)"
+    (cd "$HERE" && as_builder cargo build --release --locked --bin keyholder) || die "the build failed; nothing was changed"
+    target=$(cd "$HERE" && as_builder cargo metadata --locked --no-deps --format-version 1 |
+        sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
+    binary=$target/release/keyholder
+}
+
+install_node() {
+    need_host
+    [ -n "$binary" ] || build
+    "$binary" --version >/dev/null || die "$binary does not run on this host"
+    was_enabled=no
+    ! systemctl is-enabled -q keyholder.socket 2>/dev/null || was_enabled=yes
+    trap put_back EXIT # until the end is reached
+    install_binary
+    systemd-sysusers keyholder.conf
+    systemd-tmpfiles --create keyholder.conf
+    settle_name
+    settle_key
+    settle_fleet
+    if [ "$ready" = yes ]; then
+        install_door
+        start
+    else
+        systemctl daemon-reload
+    fi
+    trap - EXIT
+    forget_backup
+    if [ "$ready" = yes ]; then told_next; else told_fleet; fi
+}
+
+told_next() {
+    if [ "$changed" -eq 0 ]; then
+        say "nothing to do: this is $("$BIN" --version), running as node $node"
+    else
+        say "$("$BIN" --version) runs as node $node; the door is at $door"
+    fi
+    cat <<NEXT
+
+This node's pin, for its entry in every node's fleet.yaml:
+    $pin
+Next: the same fleet.yaml on every node, 'systemctl reload keyholder' after each change, then
+    keyholder doctor            is everything as it should be, and do the peers accept us?
+    keyholder status            the fleet as this node sees it
+    keyholder relaunch NODE/WORKER      rehearse it now: a way back that was never walked is none
+NEXT
+}
+
+told_fleet() {
+    cat <<NEXT
+install: installed, but not started: there is no $ETC/fleet.yaml yet.
+
+This node's pin, for its entry there:
+    $pin
+Next: write fleet.yaml with the pins of all nodes (README.md, "Two hosts"), then run
+    sudo ./install.sh --fleet fleet.yaml
+NEXT
+}
+
+parse "$@"
+case $action in
+    install) install_node ;;
+    uninstall) need_host; uninstall ;;
+esac

@@ -1,0 +1,216 @@
+//! The shipped units: systemd understands them, the binary understands their command lines, and what facts and incidents
+//! taught us to demand of them is there. (What they do on a real node is a lab scenario.)
+
+// clippy.toml lets tests do this, but not their helpers.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const INSTALLED: &str = "/usr/local/bin/keyholder";
+
+fn units() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("units")
+}
+
+/// `Section.Key` -> its values in order, an empty assignment included.
+type Unit = BTreeMap<String, Vec<String>>;
+
+/// Reads a unit strictly: what is no comment, section or assignment is an error, as is an assignment outside a section.
+fn parse(text: &str) -> Result<Unit, String> {
+    let mut section = None;
+    let mut unit = Unit::new();
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', ';'])) {
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            section = Some(name.to_owned());
+        } else {
+            let (key, value) = line.split_once('=').ok_or_else(|| format!("no assignment: {line:?}"))?;
+            let section = section.as_ref().ok_or_else(|| format!("outside a section: {line:?}"))?;
+            unit.entry(format!("{section}.{}", key.trim())).or_default().push(value.trim().to_owned());
+        }
+    }
+    Ok(unit)
+}
+
+fn read(name: &str) -> Unit {
+    parse(&fs::read_to_string(units().join(name)).unwrap()).unwrap_or_else(|why| panic!("{name}: {why}"))
+}
+
+fn shipped() -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(units())
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .filter(|entry| entry.file_type().unwrap().is_file())
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// All that a unit runs, without systemd's prefixes.
+fn commands(unit: &Unit) -> impl Iterator<Item = &str> {
+    unit.iter()
+        .filter(|(key, _)| key.starts_with("Service.Exec"))
+        .flat_map(|(_, lines)| lines)
+        .map(|line| line.trim_start_matches(['-', '@', ':', '+', '!']))
+}
+
+fn demands(name: &str, wanted: &[(&str, &str)]) {
+    let unit = read(name);
+    let missing: Vec<_> = wanted
+        .iter()
+        .filter(|(key, value)| !unit.get(*key).is_some_and(|values| values.iter().any(|v| v == value)))
+        .collect();
+    assert!(missing.is_empty(), "{name} lacks {missing:?}");
+}
+
+#[test]
+fn every_unit_is_read_strictly() {
+    let names = shipped();
+    assert!(names.iter().any(|name| name == "keyholder.service"), "{names:?}");
+    for name in names {
+        assert!(!read(&name).is_empty(), "{name}");
+    }
+    for broken in ["[Unit]\nDescription", "Description=x"] {
+        assert!(parse(broken).is_err(), "{broken:?}");
+    }
+}
+
+/// The same parser as PID 1's, where it is installed: unknown keys, bad values and missing files are all complaints.
+#[test]
+fn systemd_itself_has_no_complaint() {
+    let dir = tempfile::tempdir().unwrap();
+    let stand_in = dir.path().join("keyholder");
+    fs::copy("/bin/true", &stand_in).unwrap();
+    let mut paths = Vec::new();
+    for name in shipped() {
+        // The binary is not installed where the tests run, and man pages are generated at installation.
+        let text: String = fs::read_to_string(units().join(&name))
+            .unwrap()
+            .lines()
+            .filter(|line| !line.starts_with("Documentation=man:"))
+            .map(|line| line.replace(INSTALLED, stand_in.to_str().unwrap()) + "\n")
+            .collect();
+        paths.push(dir.path().join(&name));
+        fs::write(paths.last().unwrap(), text).unwrap();
+    }
+    let Ok(verdict) = Command::new("systemd-analyze")
+        .arg("verify")
+        .args(["--man=no", "--recursive-errors=no"])
+        .args(&paths)
+        .output()
+    else {
+        return; // not a systemd host; the strict reader above has looked at them
+    };
+    let complaints = String::from_utf8_lossy(&verdict.stderr);
+    let ours: Vec<_> = complaints.lines().filter(|line| line.contains("keyholder")).collect();
+    assert!(ours.is_empty() && verdict.status.success(), "{complaints}");
+}
+
+#[test]
+fn the_binary_accepts_every_command_line() {
+    // Unknown flags are refused, or accepting the known ones would mean nothing.
+    assert!(!accepts("supervise --no-such-flag"));
+    let mut seen = 0;
+    for name in shipped() {
+        for command in commands(&read(&name)) {
+            if let Some(args) = command.strip_prefix(INSTALLED) {
+                assert!(accepts(args), "{name}: keyholder{args}");
+                seen += 1;
+            } else {
+                let program = command.split(' ').next().unwrap();
+                assert!(program.starts_with("/bin/"), "{name}: {command}: not a program that every host has");
+            }
+        }
+    }
+    assert!(seen >= 3, "only {seen} command lines of keyholder in units/");
+}
+
+/// Whether the command line is understood: `--help` behind it ends the parsing before anything is done, but not before
+/// an unknown word is refused.
+fn accepts(args: &str) -> bool {
+    let binary = env!("CARGO_BIN_EXE_keyholder");
+    Command::new(binary).args(args.split_whitespace()).arg("--help").output().unwrap().status.success()
+}
+
+#[test]
+fn the_supervisor_comes_back_whatever_happens() {
+    demands(
+        "keyholder.service",
+        &[
+            ("Unit.StartLimitIntervalSec", "0"), // no start limit
+            ("Service.Type", "notify"),
+            ("Service.Restart", "always"),
+            ("Service.Sockets", "keyholder.socket"),
+            ("Service.ExecStartPre", "/usr/local/bin/keyholder check -q"),
+            ("Service.TimeoutAbortSec", "3"), // a frozen one would hang for 90 s
+            ("Service.OOMPolicy", "continue"),
+            ("Service.OOMScoreAdjust", "-900"),
+            ("Service.LogRateLimitIntervalSec", "0"), // journald drops silently
+        ],
+    );
+    demands(
+        "keyholder.socket",
+        &[
+            ("Socket.ListenStream", "/run/keyholder/keyholder.sock"),
+            ("Socket.SocketMode", "0660"),
+            ("Socket.SocketGroup", "keyholder"),
+            ("Socket.FreeBind", "yes"),
+            ("Socket.TriggerLimitIntervalSec", "0"), // the default leaves the door dead
+        ],
+    );
+}
+
+/// Nobody's stop, restart or failure may take the supervisor along, and its own may take nobody else.
+#[test]
+fn the_supervisor_is_bound_to_no_other_unit() {
+    for name in shipped() {
+        for (key, values) in read(&name) {
+            let bond =
+                ["Requires", "Requisite", "BindsTo", "PartOf", "Upholds", "Conflicts", "PropagatesStopTo"];
+            let key = key.strip_prefix("Unit.").unwrap_or_default();
+            assert!(!bond.contains(&key), "{name}: {key}={values:?}");
+        }
+    }
+}
+
+/// At most 2.0 on systemd's own scale of exposure, 10 being none at all. Half of what is left is that it is root and uses
+/// the network.
+#[test]
+fn the_supervisor_is_not_exposed() {
+    let Ok(verdict) = Command::new("systemd-analyze")
+        .args(["security", "--no-pager", "--offline=yes", "--threshold=20"])
+        .arg(units().join("keyholder.service"))
+        .output()
+    else {
+        return; // not a systemd host
+    };
+    assert!(verdict.status.success(), "{}", String::from_utf8_lossy(&verdict.stdout));
+}
+
+/// Without these, uid 0 would be more than PID 1's obedience.
+#[test]
+fn the_supervisor_has_no_capabilities_and_a_full_sandbox() {
+    demands(
+        "keyholder.service",
+        &[
+            ("Service.CapabilityBoundingSet", ""),
+            ("Service.AmbientCapabilities", ""),
+            ("Service.NoNewPrivileges", "yes"),
+            ("Service.ProtectSystem", "strict"),
+            ("Service.ProtectHome", "yes"),
+            ("Service.ProtectProc", "invisible"),
+            ("Service.MemoryDenyWriteExecute", "yes"),
+            ("Service.RestrictNamespaces", "yes"),
+            ("Service.RestrictAddressFamilies", "AF_UNIX AF_INET AF_INET6"),
+            ("Service.SystemCallFilter", "@system-service"),
+            ("Service.SystemCallErrorNumber", "EPERM"),
+            ("Service.StateDirectoryMode", "0700"),
+            ("Service.UMask", "0077"),
+        ],
+    );
+    let unit = read("keyholder.service");
+    assert!(!unit.contains_key("Service.ProcSubset"), "the store reads the boot id from /proc/sys");
+}
