@@ -1,5 +1,13 @@
 //! Evidence: what was seen, decided and done, first into our own database, then into the journal.
 
+mod emit;
+mod inside;
+mod journald;
+mod read;
 mod record;
 
-pub use record::{Event, Priority, Record, Recorder};
+pub(crate) use emit::{Journal, Line};
+pub(crate) use inside::Inside;
+pub use read::{ReadError, last_lines, persistent};
+pub use record::{Event, MAX_TEXT, Priority, Record, Recorder};
+pub(crate) use record::{Mail, Stamped, Stamper, wall_ms};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
+use std::time::SystemTime;
 
 use crate::vocabulary::{Pin, ReqId};
 
@@ -29,6 +30,52 @@ pub enum Event {
     Degraded,
 }
 
+impl Event {
+    /// Every kind, for whoever must know all of them.
+    pub const ALL: [Self; 9] = [
+        Self::Supervisor,
+        Self::Observed,
+        Self::Ordered,
+        Self::Refused,
+        Self::Acting,
+        Self::Acted,
+        Self::Alert,
+        Self::Peer,
+        Self::Degraded,
+    ];
+
+    /// Its name, as in the audit and in the journal's `KEYHOLDER_EVENT`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Supervisor => "supervisor",
+            Self::Observed => "observed",
+            Self::Ordered => "ordered",
+            Self::Refused => "refused",
+            Self::Acting => "acting",
+            Self::Acted => "acted",
+            Self::Alert => "alert",
+            Self::Peer => "peer",
+            Self::Degraded => "degraded",
+        }
+    }
+
+    /// Its `MESSAGE_ID`: random once (`journalctl --new-id128`), fixed for good, since people's queries and alerts
+    /// contain it.
+    pub fn message_id(self) -> &'static str {
+        match self {
+            Self::Supervisor => "6b385edb03ee46f190c65a203c294239",
+            Self::Observed => "9b511fec81a949eab8aac930c09ecc19",
+            Self::Ordered => "b6ecaa5ee60242fe879a54b0150c0200",
+            Self::Refused => "cb7fdb3e1a0849c0ac50ecd059e50e94",
+            Self::Acting => "ce178d4ccbb940ed8961cea0f4722426",
+            Self::Acted => "63e2f3d8da4f4e05af33b9bd6c1d6e79",
+            Self::Alert => "2bc8adbbffbd4a3baaa809c0a6bf6484",
+            Self::Peer => "f187dd0425aa440bb40d1e5cf87281eb",
+            Self::Degraded => "f787134288d24951832b13da3a1f28b8",
+        }
+    }
+}
+
 /// How urgent a record is, as syslog priorities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
@@ -40,6 +87,18 @@ pub enum Priority {
     Notice,
     /// 6: for the trail.
     Info,
+}
+
+impl Priority {
+    /// Its number, as in syslog and in the journal's `PRIORITY`.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Error => 3,
+            Self::Warning => 4,
+            Self::Notice => 5,
+            Self::Info => 6,
+        }
+    }
 }
 
 /// One record.
@@ -84,31 +143,152 @@ impl Record {
     }
 }
 
+/// The longest sentence that is kept, in bytes; a longer one is cut and ends in `…`. It bounds memory and disk: 100,000
+/// records of this length are 200 MB, and no honest record comes near it.
+pub const MAX_TEXT: usize = 2000;
+/// The longest `by` or `subject` that is kept, in bytes: two names of 63 fit.
+const MAX_NAME: usize = 200;
+
+/// A record with its number and the wall clock at the time it was taken down, not when the disk was ready for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stamped {
+    /// Counts from 1 within this run, dropped records included: that is how a loss shows as a gap.
+    pub(crate) no: u64,
+    /// Milliseconds since 1970 by the wall clock.
+    pub(crate) at_ms: i64,
+    /// The record.
+    pub(crate) record: Record,
+}
+
+/// What travels to the evidence thread.
+#[derive(Debug)]
+pub(crate) enum Mail {
+    /// A record to keep.
+    Record(Stamped),
+    /// Look at what else is there to do.
+    Wake,
+}
+
+/// Numbers the records of one run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Stamper(Arc<AtomicU64>);
+
+impl Stamper {
+    /// Numbers and dates a record, and cuts it to the length that is kept.
+    pub(crate) fn stamp(&self, mut record: Record) -> Stamped {
+        cut(&mut record.text, MAX_TEXT);
+        cut(&mut record.by, MAX_NAME);
+        cut(&mut record.subject, MAX_NAME);
+        let no = self.0.fetch_add(1, Ordering::Relaxed) + 1;
+        Stamped { no, at_ms: wall_ms(), record }
+    }
+}
+
+/// The wall clock in milliseconds since 1970, negative before; for people only.
+pub(crate) fn wall_ms() -> i64 {
+    let ms = |d: std::time::Duration| i64::try_from(d.as_millis()).unwrap_or(i64::MAX);
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or_else(|e| -ms(e.duration()), ms)
+}
+
+fn cut(text: &mut String, max: usize) {
+    if text.len() > max {
+        let mut end = max.saturating_sub('…'.len_utf8());
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+        text.push('…');
+        text.shrink_to_fit();
+    }
+}
+
 /// The writing end. Cheap to clone; recording never blocks, and what had to be dropped is counted.
 #[derive(Debug, Clone)]
 pub struct Recorder {
-    to: SyncSender<Record>,
+    to: To,
     dropped: Arc<AtomicU64>,
 }
 
+#[derive(Debug, Clone)]
+enum To {
+    Evidence(SyncSender<Mail>, Stamper),
+    Plain(SyncSender<Record>),
+}
+
 impl Recorder {
-    /// A recorder that feeds `to`.
+    /// A recorder that feeds `to`, as it comes: for tests and tools. The supervisor's comes from
+    /// [`start`](crate::store::start).
     pub fn new(to: SyncSender<Record>) -> Self {
-        Self { to, dropped: Arc::default() }
+        Self { to: To::Plain(to), dropped: Arc::default() }
+    }
+
+    /// A recorder that feeds the evidence thread.
+    pub(crate) fn evidence(to: SyncSender<Mail>, stamper: Stamper, dropped: Arc<AtomicU64>) -> Self {
+        Self { to: To::Evidence(to, stamper), dropped }
     }
 
     /// Takes a record down, or counts it as dropped if the writer is that far behind.
     pub fn record(&self, record: Record) {
-        match self.to.try_send(record) {
-            Ok(()) => {}
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
-                self.dropped.fetch_add(1, Ordering::Relaxed);
-            }
+        let taken = match &self.to {
+            To::Evidence(to, stamper) => taken(to.try_send(Mail::Record(stamper.stamp(record)))),
+            To::Plain(to) => taken(to.try_send(record)),
+        };
+        if !taken {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// How many records were dropped since the start.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+fn taken<T>(sent: Result<(), TrySendError<T>>) -> bool {
+    match sent {
+        Ok(()) => true,
+        Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn message_ids_and_names_are_distinct_and_well_formed() {
+        let ids: BTreeSet<_> = Event::ALL.map(Event::message_id).into();
+        let names: BTreeSet<_> = Event::ALL.map(Event::name).into();
+        assert_eq!((ids.len(), names.len()), (Event::ALL.len(), Event::ALL.len()));
+        for id in ids {
+            // journald ignores one that is not exactly this.
+            assert!(id.parse::<crate::vocabulary::InvocationId>().is_ok(), "{id}");
+        }
+    }
+
+    #[test]
+    fn a_record_of_any_length_is_cut_to_what_is_kept() {
+        let long = Record::local(Event::Refused, Priority::Info, "ü".repeat(9_999), "€".repeat(9_999));
+        let kept = Stamper::default().stamp(long).record;
+        assert!(kept.text.len() <= MAX_TEXT && kept.text.ends_with('…'), "{}", kept.text.len());
+        assert!(kept.subject.len() <= MAX_NAME);
+        let mut exact = "x".repeat(MAX_TEXT);
+        cut(&mut exact, MAX_TEXT);
+        assert_eq!(exact.len(), MAX_TEXT);
+    }
+
+    #[test]
+    fn what_is_dropped_is_counted_and_keeps_its_number() {
+        let (to, from) = std::sync::mpsc::sync_channel(1);
+        let recorder = Recorder::evidence(to, Stamper::default(), Arc::default());
+        for _ in 0..3 {
+            recorder.record(Record::local(Event::Peer, Priority::Info, "", "x"));
+        }
+        assert_eq!(recorder.dropped(), 2);
+        assert!(matches!(from.recv(), Ok(Mail::Record(Stamped { no: 1, .. }))));
+        recorder.record(Record::local(Event::Peer, Priority::Info, "", "x"));
+        assert!(matches!(from.recv(), Ok(Mail::Record(Stamped { no: 4, .. }))));
     }
 }

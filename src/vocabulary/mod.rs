@@ -3,9 +3,11 @@
 mod ids;
 mod names;
 mod policy;
+mod text;
 mod time;
 
 pub use ids::{BootNonce, FleetHash, IdError, InvocationId, Pin, ReqId};
 pub use names::{NameError, NodeName, Target, UnitName, WorkerName};
 pub use policy::{BlastRadius, Policy, RepairBy};
+pub use text::{clipped, printable, printable_bytes};
 pub use time::{Moment, human, parse_duration};

@@ -1,0 +1,186 @@
+//! The thread that writes records into the journal. It may hang there for as long as it likes: nobody waits for it, what
+//! does not fit into its queue is counted, and the audit has every record already.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::inside::Inside;
+use super::journald::Journald;
+use super::record::{Event, Priority, Record};
+use crate::vocabulary::{Moment, NodeName, human};
+
+/// How many records wait for journald, about 80 KB: some minutes of a busy night.
+const QUEUE: usize = 512;
+/// How many records are written between two probes of whether journald is there.
+const BATCH: usize = 64;
+/// After how long one that takes nothing is called degraded: journald is restarted within a second or so on updates.
+const BLOCKED: Duration = Duration::from_secs(5);
+/// How often one that is not there is looked for, while something waits for it.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// A record on its way, with its number in the audit if it has one.
+#[derive(Debug)]
+pub(crate) struct Line {
+    /// Number in the audit; `None` while the database was never open.
+    pub(crate) seq: Option<i64>,
+    /// The record.
+    pub(crate) record: Record,
+}
+
+/// Where lines end up.
+pub(super) trait Sink: Send + 'static {
+    /// Whether somebody is there to read. May block.
+    fn ready(&mut self) -> io::Result<()>;
+    /// Writes a line. May block.
+    fn write(&mut self, line: &Line);
+}
+
+enum Post {
+    Line(Line),
+    Flush(oneshot::Sender<()>),
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// The thread's time inside the sink.
+    inside: Inside,
+    /// Records that did not fit into the queue.
+    lost: AtomicU64,
+    /// Why the sink is not ready.
+    absent: Mutex<Option<String>>,
+}
+
+/// The queue in front of the journal.
+#[derive(Debug, Clone)]
+pub(crate) struct Journal {
+    to: SyncSender<Post>,
+    shared: Arc<Shared>,
+}
+
+impl Journal {
+    /// Starts the thread that writes to journald. Without journald it keeps looking for it.
+    pub(crate) fn start(node: &NodeName) -> io::Result<Self> {
+        Self::start_with(Journald::new(node.clone()), QUEUE, RETRY, node)
+    }
+
+    fn start_with(sink: impl Sink, queue: usize, retry: Duration, node: &NodeName) -> io::Result<Self> {
+        let (to, from) = sync_channel(queue);
+        let shared = Arc::<Shared>::default();
+        let mut writer = Writer { sink, shared: shared.clone(), node: node.to_string(), retry, told: 0 };
+        thread::Builder::new().name("journal".to_owned()).stack_size(256 * 1024).spawn(move || {
+            writer.run(&from);
+        })?;
+        Ok(Self { to, shared })
+    }
+
+    /// Hands a record on, or counts it as lost. Never blocks.
+    pub(crate) fn hand_on(&self, line: Line) {
+        match self.to.try_send(Post::Line(line)) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
+                self.shared.lost.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Has `done` answered when everything handed on so far is written; drops it at once if that cannot be awaited.
+    pub(crate) fn flush(&self, done: oneshot::Sender<()>) {
+        if self.degraded().is_none() {
+            let _ = self.to.try_send(Post::Flush(done));
+        }
+    }
+
+    /// What is wrong with the journal, if anything is: one sentence.
+    pub(crate) fn degraded(&self) -> Option<String> {
+        self.degraded_after(BLOCKED)
+    }
+
+    fn degraded_after(&self, blocked: Duration) -> Option<String> {
+        let cause = self.shared.absent().clone().or_else(|| {
+            let hung = self.shared.inside.longer_than(blocked)?;
+            Some(format!("it has taken nothing for {}", human(hung)))
+        })?;
+        let lost = match self.shared.lost.load(Ordering::Relaxed) {
+            0 => String::new(),
+            n => format!(", {n} records passed it by"),
+        };
+        Some(format!(
+            "journald is not following ({cause}{lost}): the evidence is in the audit (`keyholder audit`); look at \
+             `systemctl status systemd-journald`"
+        ))
+    }
+}
+
+impl Shared {
+    fn absent(&self) -> std::sync::MutexGuard<'_, Option<String>> {
+        self.absent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Writer<S> {
+    sink: S,
+    shared: Arc<Shared>,
+    node: String,
+    retry: Duration,
+    told: u64,
+}
+
+impl<S: Sink> Writer<S> {
+    fn run(&mut self, from: &Receiver<Post>) {
+        while let Ok(first) = from.recv() {
+            self.wait_until_ready();
+            self.write(first);
+            for post in from.try_iter().take(BATCH) {
+                self.write(post);
+            }
+            self.tell_losses();
+        }
+    }
+
+    fn wait_until_ready(&mut self) {
+        let began = Moment::now();
+        while let Err(error) = self.shared.inside.run(|| self.sink.ready()) {
+            *self.shared.absent() = Some(format!("/run/systemd/journal/socket: {error}"));
+            thread::sleep(self.retry);
+        }
+        if self.shared.absent().take().is_some() {
+            let after = human(Moment::now().since(began));
+            self.note(format!("journald is back after {after}; what waited for it follows"));
+        }
+    }
+
+    fn write(&mut self, post: Post) {
+        match post {
+            Post::Line(line) => self.shared.inside.run(|| self.sink.write(&line)),
+            Post::Flush(done) => {
+                let _ = done.send(());
+            }
+        }
+    }
+
+    fn tell_losses(&mut self) {
+        let lost = self.shared.lost.load(Ordering::Relaxed);
+        if lost > self.told {
+            let missing = lost - self.told;
+            self.told = lost;
+            self.note(format!(
+                "{missing} records are missing here, because journald did not follow; KEYHOLDER_SEQ has a gap and \
+                 `keyholder audit` has them"
+            ));
+        }
+    }
+
+    fn note(&mut self, text: String) {
+        let record = Record::local(Event::Degraded, Priority::Warning, self.node.clone(), text);
+        self.shared.inside.run(|| self.sink.write(&Line { seq: None, record }));
+    }
+}
+
+#[cfg(test)]
+mod tests;

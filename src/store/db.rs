@@ -1,0 +1,292 @@
+//! The file itself: opening, schema, the statements.
+//!
+//! Write-ahead log with `synchronous=FULL`: a commit is durable after one `fsync`, where a rollback journal needs two
+//! or three. `locking_mode=EXCLUSIVE`, because then SQLite keeps the log's index on the heap instead of in a mapped
+//! file: a disk that fails under a mapping is a SIGBUS, which kills the supervisor. It also keeps a second supervisor
+//! out. No `mmap` for the same reason, and a page cache of 256 KB.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, Row, params};
+
+use super::trouble::Trouble;
+use super::{FILE, SavedWorker};
+use crate::journal::Stamped;
+use crate::peer::wire::{AuditLine, MAX_REPLY};
+use crate::vocabulary::{Moment, WorkerName};
+
+/// The number of the schema below. A file with a higher one is left alone.
+pub(super) const SCHEMA: i64 = 1;
+/// How many damaged files are kept; the newest one always is.
+const ASIDE: u32 = 9;
+/// How many lines of the audit one answer has at most.
+pub(super) const MAX_LINES: u32 = 1000;
+/// How many bytes of JSON one answer has at most: it goes into one frame.
+const MAX_BYTES: usize = MAX_REPLY - 4096;
+
+const PRAGMAS: &str = "
+    PRAGMA journal_mode = WAL;
+    PRAGMA synchronous = FULL;
+    PRAGMA mmap_size = 0;
+    PRAGMA cache_size = -256;
+    PRAGMA wal_autocheckpoint = 128;
+    PRAGMA journal_size_limit = 1048576;
+";
+
+const CREATE: &str = r#"
+    BEGIN IMMEDIATE;
+    CREATE TABLE worker (
+        name TEXT PRIMARY KEY, json TEXT NOT NULL,
+        boot_id TEXT NOT NULL, moment_ms INTEGER NOT NULL, wall_ms INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE audit (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT, at_ms INTEGER NOT NULL,
+        event TEXT NOT NULL, priority INTEGER NOT NULL, "by" TEXT NOT NULL,
+        pin TEXT, req_id TEXT, verb TEXT, subject TEXT NOT NULL, text TEXT NOT NULL
+    ) STRICT;
+    PRAGMA user_version = 1;
+    COMMIT;
+"#;
+
+const LAST: &str = r#"SELECT seq, at_ms, event, "by", subject, text FROM audit ORDER BY seq DESC LIMIT ?1"#;
+
+/// A worker's state on its way to the disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Saved {
+    pub(super) json: String,
+    pub(super) boot_id: String,
+    pub(super) moment: Moment,
+    pub(super) wall_ms: i64,
+}
+
+impl Saved {
+    /// As the reader gets it, who lives in the boot `now`.
+    pub(super) fn loaded(&self, now: &str) -> SavedWorker {
+        SavedWorker {
+            json: self.json.clone(),
+            same_boot: !now.is_empty() && self.boot_id == now,
+            saved_at_moment: self.moment,
+            saved_wall_ms: self.wall_ms,
+        }
+    }
+}
+
+/// The open database.
+#[derive(Debug)]
+pub(super) struct Db {
+    conn: Connection,
+    path: PathBuf,
+    /// Which file it is, to see when it is no longer the one at `path`.
+    file: (u64, u64),
+}
+
+fn file_id(path: &Path) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
+}
+
+impl Db {
+    /// Opens the file in `dir`, making either if it is not there.
+    pub(super) fn open(dir: &Path) -> Result<Self, Trouble> {
+        let path = dir.join(FILE);
+        prepare(dir, &path)?;
+        let wrong = |error| Trouble::of(&path, &error);
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let conn = Connection::open_with_flags(&path, flags).map_err(wrong)?;
+        conn.busy_timeout(Duration::from_secs(1)).map_err(wrong)?;
+        // Before anything is read, or the log's index is mapped after all.
+        conn.execute_batch("PRAGMA locking_mode = EXCLUSIVE").map_err(wrong)?;
+        let found: i64 = conn.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(wrong)?;
+        if found > SCHEMA {
+            return Err(Trouble::Newer { path, found, ours: SCHEMA });
+        }
+        // Only now: setting the journal mode writes into the file.
+        conn.execute_batch(PRAGMAS).map_err(wrong)?;
+        if conn.is_readonly("main").map_err(wrong)? {
+            return Err(Trouble::ReadOnly(path));
+        }
+        if found == 0 {
+            conn.execute_batch(CREATE).map_err(wrong)?;
+        }
+        // The file exists, so a missing id means that it was taken away just now.
+        let file = file_id(&path).ok_or_else(|| Trouble::Moved(path.clone()))?;
+        Ok(Self { conn, path, file })
+    }
+
+    /// An error unless the file is still at its path: SQLite would write into a removed file without a word.
+    pub(super) fn still_there(&self) -> Result<(), Trouble> {
+        if file_id(&self.path) == Some(self.file) { Ok(()) } else { Err(Trouble::Moved(self.path.clone())) }
+    }
+
+    fn wrong(&self, error: &rusqlite::Error) -> Trouble {
+        Trouble::of(&self.path, error)
+    }
+
+    /// The saved states. A row under a name that is none is passed over.
+    pub(super) fn workers(&self) -> Result<BTreeMap<WorkerName, Saved>, Trouble> {
+        let read = || {
+            let mut query =
+                self.conn.prepare("SELECT name, json, boot_id, moment_ms, wall_ms FROM worker")?;
+            let rows = query.query_map([], |row| {
+                let saved = Saved {
+                    json: row.get(1)?,
+                    boot_id: row.get(2)?,
+                    moment: Moment::from_millis(row.get::<_, i64>(3)?.try_into().unwrap_or_default()),
+                    wall_ms: row.get(4)?,
+                };
+                Ok((row.get::<_, String>(0)?, saved))
+            })?;
+            let named = |(name, saved): (String, Saved)| Some((name.parse().ok()?, saved));
+            rows.filter_map(|row| row.map(named).transpose()).collect::<rusqlite::Result<_>>()
+        };
+        read().map_err(|error| self.wrong(&error))
+    }
+
+    /// The highest number in the audit, 0 if it is empty.
+    pub(super) fn last_seq(&self) -> Result<i64, Trouble> {
+        self.conn
+            .query_row("SELECT coalesce(max(seq), 0) FROM audit", [], |row| row.get(0))
+            .map_err(|error| self.wrong(&error))
+    }
+
+    /// How many rows the audit has. Reads all of it: some 50 ms when it is full.
+    pub(super) fn count(&self) -> Result<u64, Trouble> {
+        self.conn
+            .query_row("SELECT count(*) FROM audit", [], |row| row.get::<_, i64>(0))
+            .map(|rows| rows.try_into().unwrap_or_default())
+            .map_err(|error| self.wrong(&error))
+    }
+
+    /// Removes the `n` oldest rows of the audit.
+    pub(super) fn trim(&self, n: u64) -> Result<(), Trouble> {
+        self.conn
+            .execute(
+                "DELETE FROM audit WHERE seq IN (SELECT seq FROM audit ORDER BY seq LIMIT ?1)",
+                [i64::try_from(n).unwrap_or(i64::MAX)],
+            )
+            .map(drop)
+            .map_err(|error| self.wrong(&error))
+    }
+
+    /// Writes records (with the number that each gets) and worker states, all or nothing. Writing the same again
+    /// changes nothing: after an error of `fsync` nobody knows whether a commit is on disk.
+    pub(super) fn write<'a>(
+        &mut self,
+        records: impl Iterator<Item = (i64, &'a Stamped)>,
+        workers: impl Iterator<Item = (&'a WorkerName, &'a Saved)>,
+    ) -> Result<(), Trouble> {
+        let path = &self.path;
+        let conn = &mut self.conn;
+        let write = || {
+            let all = conn.transaction()?;
+            {
+                let mut insert = all.prepare_cached(
+                    r#"INSERT OR REPLACE INTO audit (seq, at_ms, event, priority, "by", pin, req_id, verb, subject, text)
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"#,
+                )?;
+                for (seq, Stamped { at_ms, record, .. }) in records {
+                    insert.execute(params![
+                        seq,
+                        at_ms,
+                        record.event.name(),
+                        record.priority.number(),
+                        record.by,
+                        record.pin.map(|pin| pin.to_string()),
+                        record.req_id.map(|id| id.to_string()),
+                        record.verb,
+                        record.subject,
+                        record.text,
+                    ])?;
+                }
+                let mut save = all.prepare_cached(
+                    "INSERT OR REPLACE INTO worker (name, json, boot_id, moment_ms, wall_ms) VALUES (?1, ?2, ?3, ?4, ?5)",
+                )?;
+                for (name, saved) in workers {
+                    let moment = i64::try_from(saved.moment.as_millis()).unwrap_or(i64::MAX);
+                    save.execute(params![name.as_str(), saved.json, saved.boot_id, moment, saved.wall_ms])?;
+                }
+            }
+            all.commit()
+        };
+        write().map_err(|error| Trouble::of(path, &error))
+    }
+
+    /// The newest `n` lines of the audit, oldest first.
+    pub(super) fn last(&self, n: u32) -> Result<Vec<AuditLine>, Trouble> {
+        last(&self.conn, n).map_err(|error| self.wrong(&error))
+    }
+}
+
+/// The newest `n` lines of the audit, oldest first; fewer if they would not fit into one frame.
+pub(super) fn last(conn: &Connection, n: u32) -> rusqlite::Result<Vec<AuditLine>> {
+    let mut query = conn.prepare(LAST)?;
+    let rows = query.query_map([n.min(MAX_LINES)], line)?;
+    let mut lines = rows.collect::<Result<Vec<_>, _>>()?;
+    lines.reverse();
+    Ok(lines)
+}
+
+fn line(row: &Row<'_>) -> rusqlite::Result<AuditLine> {
+    Ok(AuditLine {
+        seq: row.get::<_, i64>(0)?.try_into().unwrap_or_default(),
+        at: rfc3339(row.get(1)?),
+        event: row.get(2)?,
+        by: row.get(3)?,
+        subject: row.get(4)?,
+        text: row.get(5)?,
+    })
+}
+
+/// The wall clock `ms` milliseconds after 1970 as RFC 3339 in UTC.
+pub(super) fn rfc3339(ms: i64) -> String {
+    jiff::Timestamp::from_millisecond(ms).map(|at| format!("{at:.3}")).unwrap_or_default()
+}
+
+/// Drops the oldest lines until the rest fits into one answer.
+pub(super) fn fit(lines: &mut Vec<AuditLine>, n: u32) {
+    let mut bytes = 0;
+    let fitting = lines.iter().rev().take(n.min(MAX_LINES) as usize).take_while(|line| {
+        bytes += serde_json::to_vec(line).map_or(MAX_BYTES, |json| json.len() + 1);
+        bytes <= MAX_BYTES
+    });
+    let surplus = lines.len() - fitting.count();
+    lines.drain(..surplus);
+}
+
+/// Makes directory and file with modes that keep everybody else out.
+fn prepare(dir: &Path, path: &Path) -> Result<(), Trouble> {
+    let wrong = |source: io::Error| {
+        if source.kind() == io::ErrorKind::StorageFull {
+            Trouble::Full(dir.to_owned())
+        } else if source.kind() == io::ErrorKind::ReadOnlyFilesystem {
+            Trouble::ReadOnly(dir.to_owned())
+        } else {
+            Trouble::Directory { path: dir.to_owned(), source }
+        }
+    };
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(wrong)?;
+    let mode = fs::metadata(dir).map_err(wrong)?.permissions().mode();
+    if mode & 0o077 != 0 {
+        fs::set_permissions(dir, Permissions::from_mode(0o700)).map_err(wrong)?;
+    }
+    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).map_err(wrong)?;
+    Ok(())
+}
+
+/// Renames a damaged database and its log to the first free `state.db.corrupt-<n>`.
+pub(super) fn set_aside(dir: &Path) -> io::Result<PathBuf> {
+    let name = |n| dir.join(format!("{FILE}.corrupt-{n}"));
+    let to = (1..ASIDE).map(name).find(|to| !to.exists()).unwrap_or_else(|| name(ASIDE));
+    fs::rename(dir.join(FILE), &to)?;
+    let log = dir.join(format!("{FILE}-wal"));
+    let mut to_log = to.clone().into_os_string();
+    to_log.push("-wal");
+    match fs::rename(log, to_log) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(to),
+    }
+}

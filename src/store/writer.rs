@@ -1,0 +1,366 @@
+//! The thread that owns the database: it takes what is there, writes it as one transaction, hands the records on to the
+//! journal, answers questions, and mends what can be mended.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::Instant;
+
+use super::db::{self, Db, Saved};
+use super::handle::{Ask, Shared, StoreError};
+use super::trouble::Trouble;
+use super::{Loaded, Settings};
+use crate::journal::{Event, Line, Mail, Priority, Record, Stamped, Stamper};
+use crate::peer::wire::AuditLine;
+use crate::vocabulary::{Moment, NodeName, WorkerName, human};
+
+/// How many records are taken into one transaction.
+const BATCH: usize = 256;
+/// How often the audit is trimmed, in records.
+const TRIM_EVERY: i64 = 1000;
+
+/// A record that is not on disk yet.
+struct Pending {
+    stamped: Stamped,
+    /// The journal has it already.
+    handed_on: bool,
+}
+
+pub(super) struct Writer {
+    settings: Settings,
+    node: String,
+    from: Receiver<Mail>,
+    shared: Arc<Shared>,
+    stamper: Stamper,
+    db: Option<Db>,
+    /// What to add to a record's number in this run to get its number in the audit.
+    base: Option<i64>,
+    /// The number in this run of the last record on disk.
+    written: u64,
+    pending: VecDeque<Pending>,
+    /// Records that had to leave `pending` unwritten.
+    overflowed: u64,
+    /// Losses of either kind that have been told.
+    told: u64,
+    /// The newest state of every worker, so that a database that is lost can be made again.
+    workers: BTreeMap<WorkerName, Saved>,
+    dirty: BTreeSet<WorkerName>,
+    /// How many rows the audit has, once counted.
+    rows: Option<u64>,
+    trouble: Option<(Moment, String)>,
+    try_again: Instant,
+    /// What was wrong with the journal when it was last looked at.
+    journal: Option<String>,
+}
+
+impl Writer {
+    pub(super) fn new(
+        settings: Settings,
+        node: &NodeName,
+        from: Receiver<Mail>,
+        shared: Arc<Shared>,
+        stamper: Stamper,
+    ) -> Self {
+        Self {
+            settings,
+            node: node.to_string(),
+            from,
+            shared,
+            stamper,
+            db: None,
+            base: None,
+            written: 0,
+            pending: VecDeque::new(),
+            overflowed: 0,
+            told: 0,
+            workers: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            rows: None,
+            trouble: None,
+            try_again: Instant::now(),
+            journal: None,
+        }
+    }
+
+    /// Runs until nobody is left who could send anything.
+    pub(super) fn run(mut self, loaded: &SyncSender<Loaded>) {
+        if self.settings.boot_id.is_empty() {
+            let text = "the kernel's boot id cannot be read (/proc/sys/kernel/random/boot_id; hidden by \
+                        ProcSubset=pid?): after a restart all saved times count as those of an earlier boot";
+            self.shared.scar(text.to_owned());
+            self.note(Priority::Warning, text.to_owned());
+        }
+        self.work();
+        let workers =
+            self.workers.iter().map(|(name, saved)| (name.clone(), saved.loaded(&self.settings.boot_id)));
+        let _ = loaded.try_send(Loaded { workers: workers.collect() });
+        loop {
+            let mail = if self.trouble.is_some() {
+                self.from.recv_timeout(self.try_again.saturating_duration_since(Instant::now()))
+            } else {
+                self.from.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            };
+            let more = match mail {
+                Ok(mail) => {
+                    self.take(mail);
+                    true
+                }
+                Err(RecvTimeoutError::Timeout) => true,
+                Err(RecvTimeoutError::Disconnected) => false,
+            };
+            for _ in 1..BATCH {
+                let Ok(mail) = self.from.try_recv() else { break };
+                self.take(mail);
+            }
+            self.work();
+            if !more {
+                return;
+            }
+        }
+    }
+
+    fn take(&mut self, mail: Mail) {
+        match mail {
+            Mail::Record(stamped) => self.keep(stamped),
+            Mail::Wake => {}
+        }
+    }
+
+    fn keep(&mut self, stamped: Stamped) {
+        if self.pending.len() >= self.settings.pending {
+            self.pending.pop_front();
+            self.overflowed += 1;
+        }
+        self.pending.push_back(Pending { stamped, handed_on: false });
+    }
+
+    /// A record of our own.
+    fn note(&mut self, priority: Priority, text: String) {
+        let record = Record::local(Event::Degraded, priority, self.node.clone(), text);
+        let stamped = self.stamper.stamp(record);
+        self.keep(stamped);
+    }
+
+    fn work(&mut self) {
+        let asks = self.shared.take_asks();
+        for (name, waiting) in self.shared.take_saves() {
+            self.dirty.insert(name.clone());
+            let boot_id = self.settings.boot_id.clone();
+            let saved =
+                Saved { json: waiting.json, boot_id, moment: waiting.moment, wall_ms: waiting.wall_ms };
+            self.workers.insert(name, saved);
+        }
+        if asks.iter().any(|ask| matches!(ask, Ask::Flush(_))) {
+            self.try_again = Instant::now();
+        }
+        self.write();
+        self.tell_losses();
+        self.watch_journal();
+        for ask in asks {
+            self.answer(ask);
+        }
+    }
+
+    /// Writes what waits, if it is time to try, and hands the records on whether that worked or not.
+    fn write(&mut self) {
+        let nothing = self.pending.is_empty() && self.dirty.is_empty() && self.db.is_some();
+        if !nothing && (self.trouble.is_none() || Instant::now() >= self.try_again) {
+            let shared = self.shared.clone();
+            match shared.inside.run(|| self.try_write()) {
+                Ok(()) => self.out_of_trouble(),
+                Err(trouble) => self.in_trouble(&trouble),
+            }
+        }
+        self.hand_on();
+    }
+
+    fn try_write(&mut self) -> Result<(), Trouble> {
+        self.connect()?;
+        let (Some(db), Some(base)) = (&mut self.db, self.base) else { return Ok(()) };
+        db.still_there()?;
+        let seq = |no| base.saturating_add_unsigned(no);
+        let records = self.pending.iter().map(|pending| (seq(pending.stamped.no), &pending.stamped));
+        let workers = self.dirty.iter().filter_map(|name| self.workers.get_key_value(name));
+        db.write(records, workers)?;
+        let before = seq(self.written);
+        self.written = self.pending.back().map_or(self.written, |pending| pending.stamped.no);
+        self.rows = self.rows.map(|rows| rows + self.pending.len() as u64);
+        self.dirty.clear();
+        self.hand_on();
+        self.pending.clear();
+        if before / TRIM_EVERY != seq(self.written) / TRIM_EVERY { self.trim() } else { Ok(()) }
+    }
+
+    fn trim(&mut self) -> Result<(), Trouble> {
+        let Some(db) = &self.db else { return Ok(()) };
+        let rows = self.rows.map_or_else(|| db.count(), Ok)?;
+        let surplus = rows.saturating_sub(self.settings.rows);
+        db.trim(surplus)?;
+        self.rows = Some(rows - surplus);
+        Ok(())
+    }
+
+    /// Opens the database if it is not open.
+    fn connect(&mut self) -> Result<(), Trouble> {
+        if self.db.is_some() {
+            return Ok(());
+        }
+        let db = Db::open(&self.settings.dir)?;
+        let found = db.workers()?;
+        let last = db.last_seq()?;
+        for (name, saved) in &self.workers {
+            if found.get(name) != Some(saved) {
+                self.dirty.insert(name.clone());
+            }
+        }
+        for (name, saved) in found {
+            // What is in memory is newer.
+            self.workers.entry(name).or_insert(saved);
+        }
+        // The same file may have more than we know of (a commit whose `fsync` failed) and goes on with its numbers;
+        // another one goes on from its own last.
+        let newest = self.pending.back().map_or(self.written, |pending| pending.stamped.no);
+        self.base = self
+            .base
+            .filter(|base| {
+                let known = base.saturating_add_unsigned(self.written);
+                (known..=base.saturating_add_unsigned(newest)).contains(&last)
+            })
+            .or_else(|| Some(last.saturating_sub_unsigned(self.written)));
+        self.rows = None;
+        self.db = Some(db);
+        Ok(())
+    }
+
+    fn out_of_trouble(&mut self) {
+        if let Some((since, was)) = self.trouble.take() {
+            self.shared.say(None);
+            let time = human(Moment::now().since(since));
+            self.note(
+                Priority::Notice,
+                format!("the state database is written again after {time} (it was: {was})"),
+            );
+            self.write();
+        }
+    }
+
+    fn in_trouble(&mut self, trouble: &Trouble) {
+        let known = self.trouble.take();
+        let mut text = trouble.to_string();
+        self.try_again = Instant::now();
+        match trouble {
+            // SQLite has rolled back and can go on; and a full disk can still be read.
+            Trouble::Full(_) => self.try_again += self.settings.retry,
+            Trouble::Damaged { .. } => {
+                self.db = None;
+                match db::set_aside(&self.settings.dir) {
+                    Ok(to) => {
+                        let to = to.display();
+                        text = format!(
+                            "the state database was damaged and is now {to} ({text}); a new one was begun, and what \
+                             only the old one knew of holds and past relaunches is lost"
+                        );
+                        self.shared.scar(text.clone());
+                    }
+                    Err(error) => text = format!("{text}; it could not be moved away either ({error})"),
+                }
+            }
+            Trouble::Moved(_) => self.db = None,
+            Trouble::ReadOnly(_)
+            | Trouble::Locked(_)
+            | Trouble::Io { .. }
+            | Trouble::Newer { .. }
+            | Trouble::Directory { .. } => {
+                // A fresh connection is the way to find out that it is over.
+                self.db = None;
+                self.try_again += self.settings.retry;
+            }
+        }
+        if known.is_some() {
+            // What is mended at once the first time may not spin when that did not help.
+            self.try_again = Instant::now() + self.settings.retry;
+        }
+        if known.as_ref().is_none_or(|(_, said)| *said != text) {
+            self.note(Priority::Error, format!("{text}; meanwhile states and records are kept in memory"));
+        }
+        self.shared.say(Some(text.clone()));
+        self.trouble = Some((known.map_or_else(Moment::now, |(since, _)| since), text));
+    }
+
+    fn seq(&self, stamped: &Stamped) -> Option<i64> {
+        self.base.map(|base| base.saturating_add_unsigned(stamped.no))
+    }
+
+    fn hand_on(&mut self) {
+        let base = self.base;
+        let Some(journal) = &self.shared.journal else { return };
+        for pending in self.pending.iter_mut().filter(|pending| !pending.handed_on) {
+            let seq = base.map(|base| base.saturating_add_unsigned(pending.stamped.no));
+            journal.hand_on(Line { seq, record: pending.stamped.record.clone() });
+            pending.handed_on = true;
+        }
+    }
+
+    fn tell_losses(&mut self) {
+        let lost = self.shared.dropped.load(Ordering::Relaxed) + self.overflowed;
+        // What overflows while the disk is away is told once, when it is back.
+        if lost > self.told && self.trouble.is_none() {
+            let n = lost - self.told;
+            self.told = lost;
+            self.note(
+                Priority::Error,
+                format!("{n} records are lost, because more came than could be kept; the audit's numbers have a gap"),
+            );
+            self.write();
+        }
+    }
+
+    /// The journal's troubles belong into the audit, which is where one looks when the journal has a hole.
+    fn watch_journal(&mut self) {
+        let now = self.shared.journal.as_ref().and_then(|journal| journal.degraded());
+        let text = match (&self.journal, &now) {
+            (None, Some(text)) => Some(text.clone()),
+            (Some(_), None) => Some("journald follows again".to_owned()),
+            (None, None) | (Some(_), Some(_)) => None,
+        };
+        self.journal = now;
+        if let Some(text) = text {
+            self.note(Priority::Warning, text);
+            self.write();
+        }
+    }
+
+    fn answer(&mut self, ask: Ask) {
+        match ask {
+            Ask::Audit(last, answer) => {
+                if !answer.is_closed() {
+                    let _ = answer.send(self.audit(last));
+                }
+            }
+            Ask::Flush(answer) => {
+                let result = match &self.trouble {
+                    None => Ok(()),
+                    Some((_, text)) => Err(StoreError::Degraded(text.clone())),
+                };
+                let _ = answer.send(result);
+            }
+        }
+    }
+
+    fn audit(&self, last: u32) -> Result<Vec<AuditLine>, StoreError> {
+        let on_disk =
+            self.db.as_ref().map_or_else(|| Ok(Vec::new()), |db| self.shared.inside.run(|| db.last(last)));
+        let mut lines = on_disk.map_err(|trouble| StoreError::Degraded(trouble.to_string()))?;
+        lines.extend(self.pending.iter().map(|Pending { stamped, .. }| AuditLine {
+            seq: self.seq(stamped).and_then(|seq| seq.try_into().ok()).unwrap_or(stamped.no),
+            at: db::rfc3339(stamped.at_ms),
+            event: stamped.record.event.name().to_owned(),
+            by: stamped.record.by.clone(),
+            subject: stamped.record.subject.clone(),
+            text: stamped.record.text.clone(),
+        }));
+        db::fit(&mut lines, last);
+        Ok(lines)
+    }
+}
