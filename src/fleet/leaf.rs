@@ -1,0 +1,215 @@
+//! The single values: names, addresses, durations, URLs. Each reports what is wrong with it and then is left out.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::report::{Located, Report};
+use super::walk;
+use super::yaml::{Kind, Value};
+use crate::vocabulary::{NameError, Pin, UnitName, human, parse_duration};
+
+/// A node or worker name.
+pub(super) fn name<T: FromStr<Err = NameError>>(
+    report: &mut Report<'_>,
+    given: &Located<String>,
+) -> Option<T> {
+    match given.value.parse() {
+        Ok(name) => Some(name),
+        Err(error) => {
+            report.error(given.at, "this name is not allowed", format!("expected {}", error.rule()));
+            None
+        }
+    }
+}
+
+/// A service unit.
+pub(super) fn unit(report: &mut Report<'_>, given: &Located<String>) -> Option<Located<UnitName>> {
+    let unit: UnitName = match given.value.parse::<UnitName>() {
+        Ok(unit) => unit,
+        Err(error) => {
+            report.error(given.at, "this is no service unit", format!("expected {}", error.rule()));
+            return None;
+        }
+    };
+    if unit.as_str() == "keyholder.service" {
+        report.error(
+            given.at,
+            "the supervisor cannot be its own worker",
+            "take it out: systemd restarts the supervisor, and a peer's knock starts it",
+        );
+        return None;
+    }
+    Some(Located { at: given.at, value: unit })
+}
+
+/// A pin.
+pub(super) fn pin(report: &mut Report<'_>, given: &Located<String>) -> Option<Pin> {
+    let pin = given.value.parse().ok();
+    if pin.is_none() {
+        report.error(
+            given.at,
+            "this is not a pin",
+            "expected sha256: and 64 lower-case hexadecimal digits, as `keyholder key show` prints it on that node",
+        );
+    }
+    pin
+}
+
+/// Where a door listens: an address that a peer can reach without asking anybody.
+pub(super) fn address(report: &mut Report<'_>, value: &Value) -> Option<Located<SocketAddr>> {
+    const EXPECTED: &str =
+        "an IP address and a port, such as 192.0.2.40:7433 or \"[2001:db8::40]:7433\" (in quotes)";
+    let given = walk::word(report, value, EXPECTED)?;
+    let help = format!("expected {EXPECTED}");
+    let Ok(address) = given.value.parse::<SocketAddr>() else {
+        let message = if given.value.parse::<IpAddr>().is_ok() {
+            "the port is missing"
+        } else if is_host_name(&given.value) {
+            "host names are not allowed here, because bringing a worker back must not depend on DNS"
+        } else {
+            "this is not an address"
+        };
+        report.error(given.at, message, help);
+        return None;
+    };
+    // An IPv4 address in IPv6 clothes is still what it is.
+    let ip = address.ip().to_canonical();
+    let message = if address.port() == 0 {
+        "port 0 is not a port that a peer could connect to"
+    } else if ip.is_unspecified() {
+        "this means every address, and a peer could not connect to it"
+    } else if ip.is_multicast() {
+        "this is a multicast address"
+    } else if ip == IpAddr::V4(std::net::Ipv4Addr::BROADCAST) {
+        "this is a broadcast address"
+    } else {
+        return Some(Located { at: given.at, value: address });
+    };
+    report.error(given.at, message, help);
+    None
+}
+
+fn is_host_name(text: &str) -> bool {
+    let host = text.rsplit_once(':').map_or(text, |(host, _)| host);
+    host.bytes().any(|b| b.is_ascii_alphabetic())
+        && host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_'))
+}
+
+/// A duration within bounds.
+pub(super) fn duration(
+    report: &mut Report<'_>,
+    value: &Value,
+    bounds: &RangeInclusive<Duration>,
+) -> Option<Duration> {
+    let range = format!("from {} to {}", human(*bounds.start()), human(*bounds.end()));
+    let given = walk::word(report, value, "a duration such as 90s, 2m or 1h30m")?;
+    let duration = parse_duration(&given.value);
+    match duration {
+        Some(duration) if bounds.contains(&duration) => return Some(duration),
+        Some(duration) if duration < *bounds.start() => {
+            report.error(given.at, "this is too short", format!("expected a duration {range}"));
+        }
+        Some(_) => report.error(given.at, "this is too long", format!("expected a duration {range}")),
+        None if matches!(value.kind, Kind::Number) => {
+            report.error(
+                given.at,
+                "this has no unit",
+                "expected ms, s, m, h or d after the number, as in 90s or 1h30m",
+            );
+        }
+        None => {
+            report.error(
+                given.at,
+                "this is not a duration",
+                format!("expected 90s, 2m, 1h30m or the like, {range}"),
+            );
+        }
+    }
+    None
+}
+
+/// A whole number within bounds, written in decimal digits.
+pub(super) fn count(report: &mut Report<'_>, value: &Value, bounds: &RangeInclusive<u32>) -> Option<u32> {
+    let spelling = match value.kind {
+        Kind::Number => report.spelling(value.at),
+        Kind::Null | Kind::Bool(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => "",
+    };
+    let plain = spelling.bytes().all(|b| b.is_ascii_digit()) && !spelling.starts_with('0');
+    let number = spelling.parse().ok().filter(|n| plain && bounds.contains(n));
+    if number.is_none() {
+        let help = format!("expected a whole number from {} to {}", bounds.start(), bounds.end());
+        report.error(value.at, "this number is not allowed", help);
+    }
+    number
+}
+
+/// `true` or `false`.
+pub(super) fn boolean(report: &mut Report<'_>, value: &Value) -> Option<bool> {
+    match value.kind {
+        Kind::Bool(value) => Some(value),
+        Kind::Null | Kind::Number | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => {
+            report.error(value.at, "this is neither true nor false", "expected true or false");
+            None
+        }
+    }
+}
+
+/// One of a few words.
+pub(super) fn one_of<T: Copy>(report: &mut Report<'_>, value: &Value, words: &[(&str, T)]) -> Option<T> {
+    let names = words.iter().map(|(name, _)| *name);
+    let given =
+        walk::word(report, value, &format!("one of {}", names.clone().collect::<Vec<_>>().join(", ")))?;
+    let found = words.iter().find(|(name, _)| *name == given.value).map(|(_, value)| *value);
+    if found.is_none() && !walk::is_later(report, given.at, &given.value) {
+        let help = report.did_you_mean(&given.value, names);
+        report.error(given.at, "this word is not known here", help);
+    }
+    found
+}
+
+/// Where Redis is.
+pub(super) fn redis_url(report: &mut Report<'_>, value: &Value) -> Option<String> {
+    const EXPECTED: &str = "redis://HOST:PORT or rediss://HOST:PORT";
+    let given = walk::word(report, value, EXPECTED)?;
+    let Err(message) = check_redis_url(&given.value) else { return Some(given.value) };
+    report.error(given.at, message, format!("expected {EXPECTED}"));
+    None
+}
+
+/// `[user[:password]@]host[:port][/database][?…]` after the scheme.
+fn check_redis_url(url: &str) -> Result<(), &'static str> {
+    if !url.bytes().all(|b| b.is_ascii_graphic()) {
+        return Err("a URL has no spaces and no characters outside ASCII");
+    }
+    let rest = ["redis://", "rediss://"].iter().find_map(|scheme| url.strip_prefix(scheme));
+    let rest = rest.ok_or("this is no Redis URL")?;
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let host_and_port = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let (host, port) = match host_and_port.strip_prefix('[') {
+        Some(v6) => {
+            let (host, port) = v6.split_once(']').ok_or("the bracket of the IPv6 address is not closed")?;
+            host.parse::<std::net::Ipv6Addr>().map_err(|_| "the host is not an IPv6 address")?;
+            (host, port)
+        }
+        None => host_and_port.split_at(host_and_port.find(':').unwrap_or(host_and_port.len())),
+    };
+    if host.is_empty() {
+        return Err("the host is missing");
+    }
+    if !host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b':')) {
+        return Err("this is no host name");
+    }
+    if !port.is_empty()
+        && port.strip_prefix(':').and_then(|port| port.parse::<u16>().ok()).is_none_or(|p| p == 0)
+    {
+        return Err("the port is not a number from 1 to 65535");
+    }
+    let database = path.strip_prefix('/').unwrap_or(path);
+    let database = database.split(['?', '#']).next().unwrap_or_default();
+    if !database.bytes().all(|b| b.is_ascii_digit()) {
+        return Err("the database after the slash is not a number");
+    }
+    Ok(())
+}

@@ -1,0 +1,318 @@
+//! The file as it was written: each value checked for itself and still knowing where it stands. What was wrong has been
+//! reported and is missing here. How the values fit together is for `validate.rs`.
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use super::leaf;
+use super::model::Right;
+use crate::vocabulary::{BlastRadius, Policy, RepairBy};
+use super::report::{At, Located, Report};
+use super::walk::{Fields, distinct, entries, is_later, items, word};
+use super::yaml::{Kind, Value};
+use crate::vocabulary::{NodeName, Pin, UnitName, WorkerName};
+
+/// Bounds that keep a small fleet's file from becoming a large fleet's load: a supervisor's memory and the checks
+/// below grow with them.
+pub(super) const MAX_NODES: usize = 256;
+/// A snapshot of this many workers fits into one frame of the peer protocol.
+pub(super) const MAX_WORKERS: usize = 1_000;
+/// A grant for each verb between each two of 25 nodes.
+pub(super) const MAX_GRANTS: usize = 2_000;
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+const HOUR: u64 = 3_600_000;
+const DAY: u64 = 24 * HOUR;
+
+/// The whole file.
+#[derive(Debug, Default)]
+pub(super) struct RawFleet {
+    pub redis: Option<String>,
+    pub nodes: Vec<RawNode>,
+    pub grants: Vec<RawGrant>,
+    /// Whether everything was readable that says who watches and who may do what.
+    pub promises_readable: bool,
+}
+
+/// One node. `name` is as written, `parsed` is missing if it is not allowed; references to it still find it.
+#[derive(Debug)]
+pub(super) struct RawNode {
+    pub name: Located<String>,
+    pub parsed: Option<NodeName>,
+    pub address: Option<Located<SocketAddr>>,
+    pub pins: Vec<Located<Pin>>,
+    /// Whether `pins` is there at all: none and none that is valid are two mistakes.
+    pub has_pins: bool,
+    pub watched_by: Vec<Located<String>>,
+    pub watchers_readable: bool,
+    pub disabled: bool,
+    pub workers: Vec<RawWorker>,
+}
+
+/// One worker.
+#[derive(Debug)]
+pub(super) struct RawWorker {
+    pub name: Located<String>,
+    pub parsed: Option<WorkerName>,
+    pub unit: Option<Located<UnitName>>,
+    pub blast_radius: BlastRadius,
+    pub policy: Policy,
+    /// Where `repair_by` stands, or the worker's name.
+    pub repair_at: At,
+}
+
+/// One grant.
+#[derive(Debug)]
+pub(super) struct RawGrant {
+    pub at: At,
+    pub from: Option<Located<String>>,
+    pub on: Option<Located<String>>,
+    pub workers: Option<RawScope>,
+    pub verbs: Vec<Located<Right>>,
+}
+
+/// Which workers.
+#[derive(Debug)]
+pub(super) enum RawScope {
+    All,
+    Only(Vec<Located<String>>),
+}
+
+/// Takes the tree apart.
+pub(super) fn read(report: &mut Report<'_>, tree: &Value) -> Option<RawFleet> {
+    let start = At::START;
+    if matches!(tree.kind, Kind::Null) {
+        report.error(At::default(), "the file is empty", "expected `version: 1`, `nodes:` and `grants:`");
+        return None;
+    }
+    let fields = Fields::of(report, start, "the file", tree, &["version", "redis", "nodes", "grants"])?;
+    if let Some(version) = fields.need(report, "version", "expected `version: 1` as the first line")
+        && !(matches!(version.kind, Kind::Number) && report.spelling(version.at) == "1")
+    {
+        report.error(version.at, "this version of the file is not known here", "expected 1");
+    }
+    let redis =
+        fields.get("redis").zip(fields.key("redis")).and_then(|(value, key)| redis(report, key, value));
+    let nodes = fields.need(report, "nodes", "expected `nodes:` with at least one node below it");
+    let nodes = nodes.zip(fields.key("nodes")).map(|(value, key)| read_nodes(report, key, value));
+    let before = report.errors();
+    let grants =
+        fields.get("grants").zip(fields.key("grants")).map(|(value, key)| grants(report, key, value));
+    let nodes = nodes?;
+    let watchers_readable = nodes.iter().all(|node| node.watchers_readable);
+    let promises_readable = watchers_readable && report.errors() == before;
+    Some(RawFleet { redis, nodes, grants: grants.unwrap_or_default(), promises_readable })
+}
+
+fn redis(report: &mut Report<'_>, key: At, value: &Value) -> Option<String> {
+    let fields = Fields::of(report, key, "`redis`", value, &["url"])?;
+    let url = fields.need(report, "url", "expected redis://HOST:PORT or rediss://HOST:PORT")?;
+    leaf::redis_url(report, url)
+}
+
+fn read_nodes(report: &mut Report<'_>, key: At, value: &Value) -> Vec<RawNode> {
+    let Some(all) = entries(report, key, "`nodes`", value) else { return Vec::new() };
+    if all.is_empty() {
+        report.error(key, "there is no node", "expected at least one");
+    }
+    if all.len() > MAX_NODES {
+        report.error(key, format!("there are {} nodes", all.len()), format!("expected at most {MAX_NODES}"));
+    }
+    all.into_iter().take(MAX_NODES).map(|(name, value)| node(report, name, value)).collect()
+}
+
+fn node(report: &mut Report<'_>, name: &Located<String>, value: &Value) -> RawNode {
+    let mut node = RawNode {
+        parsed: leaf::name(report, name),
+        name: name.clone(),
+        address: None,
+        pins: Vec::new(),
+        has_pins: false,
+        watched_by: Vec::new(),
+        watchers_readable: true,
+        disabled: false,
+        workers: Vec::new(),
+    };
+    let what = format!("node `{}`", name.value);
+    let known = ["address", "pins", "watched_by", "disabled", "workers"];
+    let Some(fields) = Fields::of(report, name.at, what, value, &known) else {
+        // Do not complain about what cannot be seen.
+        node.has_pins = true;
+        node.watchers_readable = false;
+        return node;
+    };
+    node.address = fields
+        .need(report, "address", "expected an IP address and a port, such as `address: 192.0.2.40:7433`")
+        .and_then(|value| leaf::address(report, value));
+    if let Some((value, key)) = fields.get("pins").zip(fields.key("pins")) {
+        node.has_pins = true;
+        if let Some(list) =
+            items(report, key, value, "[\"sha256:…\"], from `keyholder key show` on that node")
+        {
+            node.pins = distinct(report, list, "a pin", leaf::pin);
+        }
+    }
+    if let Some((value, key)) = fields.get("watched_by").zip(fields.key("watched_by")) {
+        let before = report.errors();
+        if let Some(list) = items(report, key, value, "a list of nodes, or no `watched_by`") {
+            node.watched_by = distinct(report, list, "a node's name", |_, word| Some(word.value.clone()));
+        }
+        node.watchers_readable = report.errors() == before;
+    }
+    node.disabled = fields.get("disabled").and_then(|value| leaf::boolean(report, value)).unwrap_or_default();
+    if let Some((value, key)) = fields.get("workers").zip(fields.key("workers")) {
+        node.workers = workers(report, key, value);
+    }
+    node
+}
+
+fn workers(report: &mut Report<'_>, key: At, value: &Value) -> Vec<RawWorker> {
+    let Some(all) = entries(report, key, "`workers`", value) else { return Vec::new() };
+    if all.is_empty() {
+        report.error(key, "there is no worker here", "expected at least one, or no `workers`");
+    }
+    if all.len() > MAX_WORKERS {
+        report.error(
+            key,
+            format!("there are {} workers", all.len()),
+            format!("expected at most {MAX_WORKERS}"),
+        );
+    }
+    all.into_iter().take(MAX_WORKERS).map(|(name, value)| worker(report, name, value)).collect()
+}
+
+fn worker(report: &mut Report<'_>, name: &Located<String>, value: &Value) -> RawWorker {
+    let mut worker = RawWorker {
+        parsed: leaf::name(report, name),
+        name: name.clone(),
+        unit: None,
+        blast_radius: BlastRadius::default(),
+        policy: Policy::default(),
+        repair_at: name.at,
+    };
+    let known = [
+        "unit",
+        "lane",
+        "blast_radius",
+        "repair_by",
+        "undeclared_stop",
+        "grace",
+        "settle",
+        "start_timeout",
+        "relaunches",
+        "per",
+        "quarantine_retry",
+    ];
+    let Some(fields) = Fields::of(report, name.at, format!("worker `{}`", name.value), value, &known) else {
+        return worker;
+    };
+    worker.unit = unit(report, name, &fields);
+    if let Some(value) = fields.get("blast_radius") {
+        use BlastRadius::{Auxiliary, Critical, Normal};
+        let words = [("critical", Critical), ("normal", Normal), ("auxiliary", Auxiliary)];
+        worker.blast_radius = leaf::one_of(report, value, &words).unwrap_or_default();
+    }
+    worker.policy = policy(report, &fields);
+    worker.repair_at = fields.get("repair_by").map_or(name.at, |value| value.at);
+    worker
+}
+
+fn unit(report: &mut Report<'_>, name: &Located<String>, fields: &Fields<'_>) -> Option<Located<UnitName>> {
+    const HELP: &str = "expected either `unit: some.service` or `lane: write` or `lane: read`";
+    match (fields.get("unit"), fields.get("lane")) {
+        (Some(value), None) => {
+            let given = word(report, value, "a service unit, such as ai-agent.service")?;
+            leaf::unit(report, &given)
+        }
+        (None, Some(value)) => {
+            let lanes = [("write", "keyholder-lane-write.service"), ("read", "keyholder-lane-read.service")];
+            let unit = leaf::one_of(report, value, &lanes)?;
+            leaf::unit(report, &Located { at: value.at, value: unit.to_owned() })
+        }
+        (Some(_), Some(lane)) => {
+            report.error(lane.at, format!("worker `{}` has both `unit` and `lane`", name.value), HELP);
+            None
+        }
+        (None, None) => {
+            report.error(name.at, format!("worker `{}` has neither `unit` nor `lane`", name.value), HELP);
+            None
+        }
+    }
+}
+
+/// The bounds: nothing shorter than a supervisor can keep, nothing so long that "it will be repaired" is no longer
+/// true. A week is the longest absence of an operator that we plan for.
+fn policy(report: &mut Report<'_>, fields: &Fields<'_>) -> Policy {
+    let default = Policy::default();
+    let repair = [("node", RepairBy::Node), ("peer", RepairBy::Peer), ("nobody", RepairBy::Nobody)];
+    let repair_by = fields.get("repair_by").and_then(|value| leaf::one_of(report, value, &repair));
+    let mut time = |name: &str, default: Duration, bounds: RangeInclusive<u64>| {
+        let bounds = MS(*bounds.start())..=MS(*bounds.end());
+        fields.get(name).and_then(|value| leaf::duration(report, value, &bounds)).unwrap_or(default)
+    };
+    let policy = Policy {
+        repair_by: repair_by.unwrap_or_default(),
+        undeclared_stop: time("undeclared_stop", default.undeclared_stop, 100..=7 * DAY),
+        grace: time("grace", default.grace, 100..=HOUR),
+        settle: time("settle", default.settle, 100..=HOUR / 6),
+        start_timeout: time("start_timeout", default.start_timeout, 1_000..=HOUR),
+        relaunches: default.relaunches,
+        per: time("per", default.per, 1_000..=7 * DAY),
+        quarantine_retry: time("quarantine_retry", default.quarantine_retry, 1_000..=7 * DAY),
+    };
+    let relaunches = fields.get("relaunches").and_then(|value| leaf::count(report, value, &(1..=1_000)));
+    Policy { relaunches: relaunches.unwrap_or(default.relaunches), ..policy }
+}
+
+fn grants(report: &mut Report<'_>, key: At, value: &Value) -> Vec<RawGrant> {
+    let example =
+        "lines such as `- { from: ai-core, on: mars, workers: [\"*\"], verbs: [status, relaunch] }`";
+    let Some(all) = items(report, key, value, example) else { return Vec::new() };
+    if all.len() > MAX_GRANTS {
+        report.error(
+            key,
+            format!("there are {} grants", all.len()),
+            format!("expected at most {MAX_GRANTS}"),
+        );
+    }
+    all.iter().take(MAX_GRANTS).filter_map(|value| grant(report, value)).collect()
+}
+
+fn grant(report: &mut Report<'_>, value: &Value) -> Option<RawGrant> {
+    let fields = Fields::of(report, value.at, "this grant", value, &["from", "on", "workers", "verbs"])?;
+    let from = fields.need(report, "from", "expected the node that may ask");
+    let from = from.and_then(|value| word(report, value, "a node's name"));
+    let on = fields.need(report, "on", "expected the node that obeys");
+    let on = on.and_then(|value| word(report, value, "a node's name"));
+    let workers = fields.need(report, "workers", "expected [\"*\"] or a list of that node's workers");
+    let workers = workers.zip(fields.key("workers")).and_then(|(value, key)| scope(report, key, value));
+    let verbs = fields.need(report, "verbs", "expected a list of status, relaunch and hold");
+    let verbs = verbs.zip(fields.key("verbs")).map(|(value, key)| verbs_of(report, key, value));
+    Some(RawGrant { at: value.at, from, on, workers, verbs: verbs.unwrap_or_default() })
+}
+
+fn scope(report: &mut Report<'_>, key: At, value: &Value) -> Option<RawScope> {
+    let list = items(report, key, value, "[\"*\"] or a list of that node's workers")?;
+    let names = distinct(report, list, "a worker's name", |_, word| Some(word.value.clone()));
+    let Some(star) = names.iter().find(|name| name.value == "*") else { return Some(RawScope::Only(names)) };
+    if names.len() > 1 {
+        report.error(star.at, "`*` already means every worker", "keep it alone, or take it out");
+    }
+    Some(RawScope::All)
+}
+
+fn verbs_of(report: &mut Report<'_>, key: At, value: &Value) -> Vec<Located<Right>> {
+    let words = [("status", Right::Status), ("relaunch", Right::Relaunch), ("hold", Right::Hold)];
+    let Some(list) = items(report, key, value, "a list of status, relaunch and hold") else {
+        return Vec::new();
+    };
+    distinct(report, list, "a verb", |report, word| {
+        let found = words.iter().find(|(name, _)| *name == word.value).map(|(_, right)| *right);
+        if found.is_none() && !is_later(report, word.at, &word.value) {
+            let help = report.did_you_mean(&word.value, words.iter().map(|(name, _)| *name));
+            report.error(word.at, "there is no such verb", help);
+        }
+        found
+    })
+}
