@@ -2,8 +2,10 @@
 
 mod ids;
 mod names;
+mod text;
 mod time;
 
 pub use ids::{BootNonce, FleetHash, IdError, InvocationId, Pin, ReqId};
 pub use names::{NameError, NodeName, Target, UnitName, WorkerName};
+pub use text::{clipped, printable, printable_bytes};
 pub use time::{Moment, human, parse_duration};
