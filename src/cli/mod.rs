@@ -1,1 +1,78 @@
-//! (being built)
+//! The command line: one file per subcommand, with its arguments and its `run`.
+
+pub mod exit;
+pub mod link;
+pub mod render;
+pub mod screen;
+
+pub mod audit;
+pub mod check;
+pub mod completions;
+pub mod doctor;
+pub mod explain;
+pub mod hold;
+pub mod key;
+pub mod man;
+pub mod relaunch;
+pub mod release;
+pub mod status;
+pub mod supervise;
+
+mod ask;
+mod seams;
+mod subject;
+mod view;
+mod watch;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Looks after the workers of a small fleet, and lets the host next door bring a dead one back
+#[derive(Debug, Parser)]
+#[command(name = "keyholder", version, propagate_version = false, max_term_width = 100)]
+#[command(after_help = exit::table(), subcommand_required = true, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands. What each does is said once, at its arguments, and clap takes it from there.
+#[derive(Debug, Subcommand)]
+#[expect(missing_docs, reason = "a variant's documentation would replace that of its arguments in the help")]
+pub enum Command {
+    Status(status::StatusArgs),
+    Relaunch(relaunch::RelaunchArgs),
+    Hold(hold::HoldArgs),
+    Release(release::ReleaseArgs),
+    Explain(explain::ExplainArgs),
+    Audit(audit::AuditArgs),
+    Doctor(doctor::DoctorArgs),
+    Check(check::CheckArgs),
+    Key(key::KeyArgs),
+    Supervise(supervise::SuperviseArgs),
+    Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
+}
+
+/// Carries a command out.
+///
+/// # Errors
+/// Whatever ended it; [`exit::of`] gives the exit code for it.
+pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    match cli.command {
+        Command::Status(args) => status::run(args),
+        Command::Relaunch(args) => relaunch::run(args),
+        Command::Hold(args) => hold::run(args),
+        Command::Release(args) => release::run(args),
+        Command::Explain(args) => explain::run(args),
+        Command::Audit(args) => audit::run(args),
+        Command::Doctor(args) => doctor::run(args),
+        Command::Check(args) => check::run(args),
+        Command::Key(args) => key::run(args),
+        Command::Supervise(args) => supervise::run(args),
+        Command::Completions(args) => completions::run(args),
+        Command::Man(args) => man::run(args),
+    }
+}

@@ -1,0 +1,120 @@
+//! Frames over a blocking stream, with a deadline on each wait.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, setsockopt, socket, sockopt};
+use nix::sys::time::TimeVal;
+
+use super::error::{LinkError, Stage};
+use crate::peer::wire::{ClientFrame, MAX_REPLY, ServerFrame};
+
+/// Most answers fit in one read of this size.
+const CHUNK: usize = 8192;
+
+/// A stream that carries frames.
+#[derive(Debug)]
+pub(super) struct Frames {
+    stream: UnixStream,
+    path: PathBuf,
+    /// What was read and not yet taken as a frame: a wait that times out in the middle of a frame loses nothing.
+    unread: Vec<u8>,
+    /// How far the connection has come, for the error that says where it ended.
+    pub(super) stage: Stage,
+}
+
+impl Frames {
+    /// Connects within `deadline`. The standard library's connect would wait for ever on a supervisor that has
+    /// stopped accepting; `SO_SNDTIMEO` bounds that too.
+    pub(super) fn connect(path: &Path, deadline: Duration) -> Result<Self, LinkError> {
+        let connected = || -> nix::Result<UnixStream> {
+            let fd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+            let seconds = deadline.as_secs().max(1).try_into().unwrap_or(i64::MAX);
+            setsockopt(&fd, sockopt::SendTimeout, &TimeVal::new(seconds, 0))?;
+            connect(fd.as_raw_fd(), &UnixAddr::new(path)?)?;
+            Ok(UnixStream::from(fd))
+        };
+        let stream = connected().map_err(|errno| {
+            let path = path.to_owned();
+            if matches!(errno, Errno::ENOENT | Errno::ECONNREFUSED) {
+                LinkError::Absent { path }
+            } else if matches!(errno, Errno::EACCES | Errno::EPERM) {
+                LinkError::Forbidden { path }
+            } else if errno == Errno::EAGAIN {
+                LinkError::Silent { path, waited: deadline }
+            } else {
+                LinkError::Io { path, source: errno.into() }
+            }
+        })?;
+        Ok(Self { stream, path: path.to_owned(), unread: Vec::new(), stage: Stage::Greeting })
+    }
+
+    /// The socket it is connected to.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Sends a frame in one write. That the other side has hung up is found when its last words are read.
+    pub(super) fn send(&mut self, frame: &ClientFrame) -> Result<(), LinkError> {
+        let mut bytes = vec![0; 4];
+        serde_json::to_writer(&mut bytes, frame)
+            .map_err(|source| LinkError::Garbage { path: self.path.clone(), source })?;
+        let length = u32::try_from(bytes.len() - 4).unwrap_or(u32::MAX).to_be_bytes();
+        bytes.iter_mut().zip(length).for_each(|(to, from)| *to = from);
+        match self.stream.write_all(&bytes) {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(self.io(error)),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// The next frame, or none if none is complete by `until`.
+    pub(super) fn next(&mut self, until: Instant) -> Result<Option<ServerFrame>, LinkError> {
+        loop {
+            if let Some(frame) = self.complete()? {
+                return Ok(Some(frame));
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            self.stream.set_read_timeout(Some(left)).map_err(|error| self.io(error))?;
+            let mut chunk = [0; CHUNK];
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return Err(LinkError::Closed { when: self.stage }),
+                Ok(length) => self.unread.extend(chunk.iter().take(length)),
+                Err(error) if again(&error) => {}
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => {
+                    return Err(LinkError::Closed { when: self.stage });
+                }
+                Err(error) => return Err(self.io(error)),
+            }
+        }
+    }
+
+    /// Takes a complete frame off the front of what was read. Never more than one frame and one chunk is kept.
+    fn complete(&mut self) -> Result<Option<ServerFrame>, LinkError> {
+        let Some((head, rest)) = self.unread.split_first_chunk::<4>() else { return Ok(None) };
+        let length = usize::try_from(u32::from_be_bytes(*head)).unwrap_or(usize::MAX);
+        if length > MAX_REPLY {
+            return Err(LinkError::TooLong { path: self.path.clone(), length });
+        }
+        let Some(body) = rest.get(..length) else { return Ok(None) };
+        let frame = serde_json::from_slice(body)
+            .map_err(|source| LinkError::Garbage { path: self.path.clone(), source })?;
+        self.unread.drain(..4 + length);
+        Ok(Some(frame))
+    }
+
+    fn io(&self, source: io::Error) -> LinkError {
+        LinkError::Io { path: self.path.clone(), source }
+    }
+}
+
+/// A read that ended without an end: a signal, or its time is up, which the caller's clock will find as well.
+fn again(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}

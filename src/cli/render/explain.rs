@@ -1,0 +1,57 @@
+//! `explain`: observation, class, decision and why.
+
+use std::fmt::Write as _;
+
+use super::{class, ms};
+use crate::cli::screen::Paint;
+use crate::fleet::BlastRadius;
+use crate::peer::wire::Explanation;
+use crate::vocabulary::printable;
+
+/// The explanation of one worker's state.
+pub fn explanation(explanation: &Explanation, paint: Paint) -> String {
+    let worker = &explanation.report;
+    let (word, tone) = class(worker.class);
+    let radius = match worker.blast_radius {
+        BlastRadius::Critical => "critical",
+        BlastRadius::Normal => "normal",
+        BlastRadius::Auxiliary => "auxiliary",
+    };
+    let mut text = format!(
+        "{}/{}  {}  for {}  {}, blast radius {radius}\n",
+        worker.node,
+        worker.worker,
+        paint.on(tone, word),
+        ms(worker.for_ms),
+        worker.unit,
+    );
+    let mut row = |name: &str, value: String| {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  {name:<12}{value}");
+    };
+    row("why", printable(&worker.why).into_owned());
+    row("invocation", worker.invocation.map_or_else(|| "none known".to_owned(), |id| id.to_string()));
+    if let Some(act) = &worker.last_act {
+        let ago = worker.last_act_ms.map(|ago| format!(", {} ago", ms(ago))).unwrap_or_default();
+        row("last act", format!("{}{ago}", printable(act)));
+    }
+    if let Some(left) = worker.held_for_ms {
+        row("hold", format!("{} more", ms(left)));
+    }
+    if worker.quarantined {
+        row("quarantine", format!("yes; end it with: keyholder release {}/{}", worker.node, worker.worker));
+    }
+    if !worker.doing.is_empty() {
+        row("doing", printable(&worker.doing).into_owned());
+    }
+    if let Some(due) = worker.due_in_ms {
+        row("next repair", format!("in {}", ms(due)));
+    }
+    for (name, lines) in [("observed", &explanation.observed), ("decided", &explanation.decided)] {
+        let _ = writeln!(text, "{name}");
+        for line in lines {
+            let _ = writeln!(text, "  {}", printable(line));
+        }
+    }
+    text
+}

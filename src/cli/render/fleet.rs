@@ -1,0 +1,135 @@
+//! `status`: a line for each node, the table of its workers, and whatever is not as it should be.
+
+use std::fmt::Write as _;
+
+use super::table::table;
+use super::{class, ms, silent, state};
+use crate::cli::screen::{Paint, Tone};
+use crate::peer::wire::{Class, Hello, NodeReport, NodeState, WorkerReport};
+use crate::vocabulary::printable;
+
+/// How it is to look, and what it is compared with.
+#[derive(Debug, Clone, Copy)]
+pub struct Look<'a> {
+    /// Columns.
+    pub width: u16,
+    /// Colour.
+    pub paint: Paint,
+    /// The supervisor that was asked: what differs from its version or its fleet file has drifted.
+    pub server: &'a Hello,
+    /// The version of this command itself.
+    pub version: &'a str,
+}
+
+/// The reports of one or more nodes.
+pub fn fleet(reports: &[NodeReport], look: &Look) -> String {
+    let mut text = String::new();
+    let names = reports.iter().map(|report| report.node.as_str().len()).max().unwrap_or(0);
+    for report in reports {
+        node(&mut text, report, names, look);
+    }
+    if look.server.version != look.version {
+        let _ = writeln!(
+            text,
+            "this command is keyholder {}, the supervisor still runs {}: systemctl restart keyholder.service",
+            look.version,
+            printable(&look.server.version)
+        );
+    }
+    let workers = table(reports, look);
+    if !workers.is_empty() {
+        let _ = write!(text, "\n{workers}");
+    }
+    let notes: Vec<_> = reports
+        .iter()
+        .filter(|report| !silent(report.state))
+        .flat_map(|report| &report.workers)
+        .filter_map(note)
+        .collect();
+    if !notes.is_empty() {
+        let _ = writeln!(text, "\n{}", notes.join("\n"));
+    }
+    text
+}
+
+fn node(text: &mut String, report: &NodeReport, names: usize, look: &Look) {
+    let (word, tone) = state(report.state);
+    let version = report.version.as_deref().map(printable);
+    // Writing to a String cannot fail, here and below.
+    let _ = write!(text, "{:names$}  {}", report.node, look.paint.on(tone, word));
+    if let Some(version) = version.as_deref() {
+        let _ = write!(text, "  keyholder {version}");
+    }
+    if !report.why.is_empty() && report.state != NodeState::Up {
+        let _ = write!(text, "  {}", printable(&report.why));
+    }
+    text.push('\n');
+    let mut more = |line: String| {
+        let _ = writeln!(text, "{:names$}  {line}", "");
+    };
+    if silent(report.state) && !report.workers.is_empty() {
+        more("its workers' states below are the last known ones".to_owned());
+    }
+    for degraded in &report.degraded {
+        more(format!("{} {}", look.paint.on(Tone::Fair, "degraded:"), printable(degraded)));
+    }
+    if let Some(hash) = report.fleet_hash.filter(|hash| *hash != look.server.fleet_hash) {
+        let digits = |hash: &dyn std::fmt::Display| hash.to_string().chars().take(15).collect::<String>();
+        more(format!(
+            "{} its fleet file is {}…, on {} it is {}…: copy one to the other, then systemctl reload keyholder",
+            look.paint.on(Tone::Fair, "drift:"),
+            digits(&hash),
+            look.server.node,
+            digits(&look.server.fleet_hash),
+        ));
+    }
+    if let Some(version) = version.filter(|version| **version != look.server.version) {
+        more(format!(
+            "{} it runs keyholder {version}, {} runs {}",
+            look.paint.on(Tone::Fair, "drift:"),
+            look.server.node,
+            printable(&look.server.version),
+        ));
+    }
+}
+
+/// What there is to say about a worker beyond its line in the table; nothing about one that is simply healthy.
+fn note(worker: &WorkerReport) -> Option<String> {
+    let mut note = match worker.class {
+        Class::Healthy if worker.held_for_ms.is_none() && !worker.quarantined && worker.doing.is_empty() => {
+            return None;
+        }
+        Class::Healthy | Class::Starting | Class::Held | Class::Dead | Class::Unknown => sentence(worker),
+    };
+    if worker.quarantined {
+        let _ =
+            write!(note, "; in quarantine, end it with: keyholder release {}/{}", worker.node, worker.worker);
+    }
+    if let Some(left) = worker.held_for_ms {
+        let _ = write!(note, "; on hold for {} more", ms(left));
+    }
+    if !worker.doing.is_empty() {
+        let _ = write!(note, "; {}", printable(&worker.doing));
+    }
+    if let Some(due) = worker.due_in_ms {
+        let _ = write!(note, "; next repair in {}", ms(due));
+    }
+    Some(note)
+}
+
+fn sentence(worker: &WorkerReport) -> String {
+    let mut text = format!("{}/{} is {}", worker.node, worker.worker, class(worker.class).0);
+    if !worker.why.is_empty() {
+        let _ = write!(text, ": {}", printable(worker.why.trim_end_matches('.')));
+    }
+    text
+}
+
+/// One line about a worker that changed, for a watch that is written to a file or a pipe.
+pub fn change(before: Option<Class>, now: &WorkerReport) -> String {
+    let told = note(now).unwrap_or_else(|| sentence(now));
+    match before {
+        Some(before) if before != now.class => format!("{told} (was {})", class(before).0),
+        Some(_) | None => told,
+    }
+}

@@ -1,0 +1,86 @@
+//! `keyholder status`
+
+use std::process::ExitCode;
+
+use super::ask::{beside_the_point, outcome};
+use super::exit;
+use super::link::{Link, LinkArgs, QUESTION_DEADLINE};
+use super::render::{self, Look};
+use super::screen::{self, ColorArgs};
+use super::subject::Subject;
+use super::watch;
+use crate::peer::wire::{NodeReport, Outcome, Verb};
+
+/// Show nodes and workers: health, since when, which run, what was done last
+///
+/// HEALTH is healthy, starting, held (down, and somebody said so), dead or unknown (it could not be observed). A
+/// question mark means that its node is silent and this is the last that was known. SINCE is for how long.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  keyholder status\n  keyholder status mars --watch\n  \
+    keyholder status --json | jq '.outcome.fleet[].workers[] | select(.class == \"dead\")'")]
+pub struct StatusArgs {
+    /// One node, or one worker of it [default: the whole fleet]
+    #[arg(value_name = "NODE[/WORKER]")]
+    pub subject: Option<Subject>,
+    /// Keep it on the screen as it changes; into a pipe, one line per change
+    #[arg(long, short)]
+    pub watch: bool,
+    /// Print the supervisor's answer as one line of JSON; with --watch one such line per change
+    #[arg(long)]
+    pub json: bool,
+    /// Colour.
+    #[command(flatten)]
+    pub color: ColorArgs,
+    /// The supervisor.
+    #[command(flatten)]
+    pub link: LinkArgs,
+}
+
+/// Carries it out.
+///
+/// # Errors
+/// No answer from the supervisor, a refusal, or an output that cannot be written.
+pub fn run(args: StatusArgs) -> anyhow::Result<ExitCode> {
+    let mut link = args.link.open()?;
+    if args.watch {
+        return watch::run(&args, link);
+    }
+    let reports = ask(&mut link, args.subject.as_ref(), args.json)?;
+    if !args.json {
+        screen::print(&render::fleet(&reports, &look(&link, &args.color)))?;
+    }
+    Ok(exit::of_reports(&reports).into())
+}
+
+fn ask(link: &mut Link, subject: Option<&Subject>, json: bool) -> anyhow::Result<Vec<NodeReport>> {
+    let (node, worker, verb) = match subject {
+        None => (link.server().node.clone(), None, Verb::Fleet {}),
+        Some(subject) => (subject.node().clone(), subject.worker(), Verb::Status {}),
+    };
+    match outcome(link.ask(&node, worker, verb, "", QUESTION_DEADLINE)?, json)? {
+        Outcome::Fleet(reports) if subject.is_none() => Ok(reports),
+        Outcome::Status(report) => Ok(match subject {
+            Some(subject) => subject.narrow(report).into_iter().collect(),
+            None => vec![report],
+        }),
+        Outcome::Fleet(_)
+        | Outcome::Relaunched(_)
+        | Outcome::AlreadyRecovered { .. }
+        | Outcome::Failed(_)
+        | Outcome::Held { .. }
+        | Outcome::Released { .. }
+        | Outcome::Explained(_)
+        | Outcome::Audit(_)
+        | Outcome::Watching => Err(beside_the_point("status")),
+    }
+}
+
+/// How to show what this link's supervisor says.
+pub(super) fn look<'a>(link: &'a Link, color: &ColorArgs) -> Look<'a> {
+    Look {
+        width: screen::width(),
+        paint: color.paint(),
+        server: link.server(),
+        version: env!("CARGO_PKG_VERSION"),
+    }
+}

@@ -1,0 +1,134 @@
+//! `keyholder status --watch`: redrawn on a terminal, appended to anything else.
+
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::ask::{beside_the_point, outcome};
+use super::exit::Exit;
+use super::link::{Link, LinkError, QUESTION_DEADLINE};
+use super::status::{StatusArgs, look};
+use super::view::{Changed, View};
+use super::{render, screen};
+use crate::peer::wire::{Outcome, ServerFrame, Verb};
+
+/// How often ages move on a terminal.
+const TICK: Duration = Duration::from_secs(1);
+/// A supervisor sends something each second; after this long without anything it is not there any more.
+const SILENCE: Duration = Duration::from_secs(5);
+/// How long to wait before asking a supervisor that is gone again. Its socket starts it.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Cursor home; the rest of the line and of the screen is cleared behind what is written, so nothing flickers.
+const HOME: &str = "\x1b[H";
+const CLEAR_LINE: &str = "\x1b[K";
+const CLEAR_REST: &str = "\x1b[J";
+
+/// How a watch is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Json,
+    Lines,
+    Screen,
+}
+
+/// Follows until the reader has gone. A supervisor that goes away is said and asked again; a watch would not be one if
+/// it ended with what it watches.
+///
+/// # Errors
+/// The first request is refused, or the output cannot be written.
+pub(super) fn run(args: &StatusArgs, mut link: Link) -> anyhow::Result<ExitCode> {
+    let form = match (args.json, screen::is_terminal()) {
+        (true, _) => Form::Json,
+        (false, true) => Form::Screen,
+        (false, false) => Form::Lines,
+    };
+    if form == Form::Screen {
+        screen::print(&format!("{HOME}{CLEAR_REST}"))?;
+    }
+    loop {
+        let lost = match follow(args, &mut link, form) {
+            Ok(()) => return Ok(Exit::Ok.into()),
+            Err(error) if error.is::<LinkError>() => error,
+            Err(error) => return Err(error),
+        };
+        link = loop {
+            screen::complain(&format!("keyholder: {lost:#}; asking again"));
+            thread::sleep(AGAIN);
+            if let Ok(link) = args.link.open() {
+                break link;
+            }
+        };
+    }
+}
+
+/// Follows one connection until its reader has gone.
+fn follow(args: &StatusArgs, link: &mut Link, form: Form) -> anyhow::Result<()> {
+    let here = link.server().node.clone();
+    match outcome(link.ask(&here, None, Verb::Watch {}, "", QUESTION_DEADLINE)?, false)? {
+        Outcome::Watching => {}
+        Outcome::Relaunched(_)
+        | Outcome::AlreadyRecovered { .. }
+        | Outcome::Failed(_)
+        | Outcome::Status(_)
+        | Outcome::Fleet(_)
+        | Outcome::Held { .. }
+        | Outcome::Released { .. }
+        | Outcome::Explained(_)
+        | Outcome::Audit(_) => return Err(beside_the_point("watch")),
+    }
+    let mut heard = Instant::now();
+    let mut view = View::new(heard);
+    loop {
+        let frame = link.next(Instant::now() + TICK)?;
+        let now = Instant::now();
+        let changed = match frame {
+            Some(frame) => {
+                heard = now;
+                view.take(frame, &here, args.subject.as_ref(), now)
+            }
+            None if now.saturating_duration_since(heard) > SILENCE => {
+                return Err(LinkError::Silent { path: args.link.socket.clone(), waited: SILENCE }.into());
+            }
+            None => Changed::Nothing,
+        };
+        let text = match form {
+            Form::Json => lines_of_json(changed)?,
+            Form::Lines => lines(changed, &link_look(link, args)),
+            Form::Screen => redraw(&render::fleet(&view.reports(now), &link_look(link, args))),
+        };
+        if !text.is_empty() && !screen::print(&text)? {
+            return Ok(());
+        }
+    }
+}
+
+fn link_look<'a>(link: &'a Link, args: &StatusArgs) -> render::Look<'a> {
+    look(link, &args.color)
+}
+
+fn lines_of_json(changed: Changed) -> serde_json::Result<String> {
+    match changed {
+        Changed::Nothing => Ok(String::new()),
+        Changed::Node(report) => screen::json(&ServerFrame::Snapshot(report)),
+        Changed::Worker(worker, _) => screen::json(&ServerFrame::Change(worker)),
+    }
+}
+
+fn lines(changed: Changed, look: &render::Look) -> String {
+    match changed {
+        Changed::Nothing => String::new(),
+        Changed::Node(report) => render::fleet(std::slice::from_ref(&report), look),
+        Changed::Worker(worker, before) => format!("{}\n", render::change(before, &worker)),
+    }
+}
+
+fn redraw(text: &str) -> String {
+    let mut screen = HOME.to_owned();
+    for line in text.lines() {
+        screen.push_str(line);
+        screen.push_str(CLEAR_LINE);
+        screen.push_str("\r\n");
+    }
+    screen.push_str(CLEAR_REST);
+    screen
+}
