@@ -1,9 +1,10 @@
-//! `keyholder supervise`: its arguments, until its own file is merged over this one.
+//! `keyholder supervise`: what keyholder.service runs.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::vocabulary::NodeName;
+use crate::fleet;
+use crate::supervise::{self, Setup};
 
 /// The supervisor itself; systemd starts it and holds its sockets
 #[derive(Debug, clap::Args)]
@@ -19,16 +20,16 @@ pub struct SuperviseArgs {
     pub state_dir: PathBuf,
     /// What the fleet file calls this node [default: NODE_NAME, /etc/keyholder/node, the short host name]
     #[arg(long, value_name = "NAME")]
-    pub node: Option<NodeName>,
-    /// The local socket, if systemd has not passed one
-    #[arg(long, value_name = "PATH", default_value = super::link::SOCKET)]
-    pub socket: PathBuf,
+    pub node: Option<String>,
 }
 
-/// Says that it is not in this build.
+/// Runs until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// Always.
-pub fn run(_args: SuperviseArgs) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("this build has no `supervise`")
+/// It cannot start; the text says what is missing.
+pub fn run(args: SuperviseArgs) -> anyhow::Result<ExitCode> {
+    let node = fleet::whoami(args.node.as_deref())?;
+    let SuperviseArgs { fleet, key_dir, state_dir, .. } = args;
+    supervise::supervise(Setup { node, fleet, key: key_dir.join("key.pem"), state_dir })?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -440,6 +440,19 @@ pub struct AuditLine {
     pub text: String,
 }
 
+impl Class {
+    /// Its name, as on the wire and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Healthy => "healthy",
+            Self::Starting => "starting",
+            Self::Held => "held",
+            Self::Dead => "dead",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 impl WorkerReport {
     /// For how long it has been in its class.
     pub fn age(&self) -> Duration {

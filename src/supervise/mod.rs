@@ -1,1 +1,91 @@
-//! (being built)
+//! The supervisor: one task that owns the state of this node's workers. It feeds the judge and carries out what the
+//! judge decides; everything slow happens elsewhere and comes back as a message.
+
+mod acts;
+mod core;
+pub mod inherit;
+mod neighbours;
+mod notify;
+mod orders;
+mod peers;
+mod report;
+mod run;
+mod say;
+mod worker;
+
+use std::path::PathBuf;
+
+use crate::fleet::Problems;
+use crate::peer::identity::IdentityError;
+use crate::vocabulary::{IdError, NodeName};
+
+/// What the supervisor is started with.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// This node.
+    pub node: NodeName,
+    /// The fleet file.
+    pub fleet: PathBuf,
+    /// The node's key.
+    pub key: PathBuf,
+    /// Where state and evidence are kept.
+    pub state_dir: PathBuf,
+}
+
+/// Why the supervisor cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum SuperviseError {
+    /// The fleet file is not valid.
+    #[error("the fleet file is not valid; `keyholder check` shows it in full")]
+    Fleet(#[source] Problems),
+    /// The fleet file does not know this node.
+    #[error("{} has no node {node}; correct /etc/keyholder/node or add the node", path.display())]
+    NotInFleet {
+        /// This node.
+        node: NodeName,
+        /// The file.
+        path: PathBuf,
+    },
+    /// The node's key cannot be used.
+    #[error("this node's key cannot be used")]
+    Identity(#[source] IdentityError),
+    /// PID 1 holds no socket for us.
+    #[error("no socket was passed: start keyholder.socket, whose sockets outlive the supervisor")]
+    NoSockets,
+    /// The passed sockets cannot be taken over.
+    #[error("the sockets cannot be taken over")]
+    Inherit(#[from] inherit::InheritError),
+    /// The kernel gives no randomness.
+    #[error("no nonce for this run")]
+    Random(#[source] IdError),
+    /// Signals cannot be caught.
+    #[error("signals cannot be caught")]
+    Signals(#[source] std::io::Error),
+    /// The runtime cannot start.
+    #[error("the runtime cannot start")]
+    Runtime(#[source] std::io::Error),
+}
+
+impl SuperviseError {
+    /// The error with its causes, in one line.
+    pub fn with_causes(&self) -> String {
+        let mut text = self.to_string();
+        let mut source = std::error::Error::source(self);
+        while let Some(cause) = source {
+            text.push_str(": ");
+            text.push_str(&cause.to_string());
+            source = cause.source();
+        }
+        text
+    }
+}
+
+/// Runs the supervisor until SIGTERM or SIGINT.
+pub fn supervise(setup: Setup) -> Result<(), SuperviseError> {
+    // One thread: the supervisor is small, and what is on one thread cannot race.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(SuperviseError::Runtime)?;
+    runtime.block_on(run::run(setup))
+}

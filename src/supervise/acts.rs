@@ -1,0 +1,111 @@
+//! The one remedy so far, and what is answered to those who ordered it.
+
+use super::core::{Core, Done};
+use crate::journal::{Event as Kind, Priority, Record, last_lines};
+use crate::judge::{Ending, Event, Observation, Obstacle};
+use crate::peer::wire::{Outcome, RelaunchFailed, Relaunched, Verdict};
+use crate::systemd::{NotStartable, Relaunch, RelaunchError};
+use crate::vocabulary::{InvocationId, Moment, UnitName, WorkerName, human};
+
+/// How many journal lines of a failed unit go with the answer.
+const LOG_LINES: u8 = 10;
+/// A unit's last lines; if the journal cannot be read, the reason in their place.
+pub(super) async fn journal_of(unit: &UnitName) -> Vec<String> {
+    last_lines(unit, None, LOG_LINES).await.unwrap_or_else(|error| vec![error.to_string()])
+}
+
+/// How a relaunch ended, in the judge's words.
+fn ending(result: &Result<InvocationId, RelaunchError>) -> Ending {
+    match result {
+        Ok(invocation) => Ending::Started(*invocation),
+        Err(RelaunchError::NotStartable(obstacle)) => Ending::Refused(match obstacle {
+            NotStartable::NotFound => Obstacle::NotFound,
+            NotStartable::Masked => Obstacle::Masked,
+            NotStartable::BadSetting => Obstacle::BadUnitFile,
+            NotStartable::RefusesManualStart => Obstacle::RefusesManualStart,
+        }),
+        Err(
+            RelaunchError::Refused(_)
+            | RelaunchError::JobFailed { .. }
+            | RelaunchError::Timeout
+            | RelaunchError::NotRunning
+            | RelaunchError::Bus(_)
+            | RelaunchError::NotWatched,
+        ) => Ending::Failed,
+    }
+}
+
+impl Core {
+    /// Restarts a worker's unit in a task of its own; [`Done::Relaunch`] follows.
+    pub(super) fn relaunch(&mut self, name: &WorkerName, now: Moment) {
+        let Some(worker) = self.workers.get_mut(name) else { return };
+        worker.relaunched = None;
+        if worker.because.is_empty() {
+            worker.because = format!("its own supervisor: {}", worker.health_text());
+        }
+        let text = format!("relaunching {}: {}", worker.spec.unit, worker.because);
+        worker.last_act = Some((now, "relaunch ordered".to_owned()));
+        let (unit, timeout) = (worker.spec.unit.clone(), worker.spec.policy.start_timeout);
+        self.recorder.record(Record::local(Kind::Acting, Priority::Notice, self.target(name), text));
+        let (systemd, done, worker) = (self.systemd.clone(), self.done.clone(), name.clone());
+        tokio::spawn(async move {
+            let end = Box::new(systemd.relaunch(&unit, timeout).await);
+            let log = match &end.result {
+                Ok(_) => Vec::new(),
+                Err(_) => journal_of(&unit).await,
+            };
+            // The loop's inbox closes only with the loop itself.
+            let _ = done.send(Done::Relaunch { worker, end, log }).await;
+        });
+    }
+
+    /// A relaunch of one of our workers ended.
+    pub(super) fn relaunched(&mut self, name: &WorkerName, end: Relaunch, log: Vec<String>, now: Moment) {
+        let degraded = self.degraded();
+        let target = self.target(name);
+        let Some(worker) = self.workers.get_mut(name) else { return };
+        if let Some(unit) = end.snapshot {
+            worker.seen = Observation::Unit(unit);
+        }
+        let took = human(end.took);
+        let ending = ending(&end.result);
+        let (priority, text) = match &end.result {
+            Ok(invocation) => {
+                let glass = if end.break_glass { ", through systemctl since the bus is gone" } else { "" };
+                let text = format!("relaunched in {took} under invocation {}{glass}", invocation.short());
+                (Priority::Notice, text)
+            }
+            Err(error) => {
+                let text = format!("relaunch failed after {took}: {error}");
+                (Priority::Error, text)
+            }
+        };
+        let unit = worker.spec.unit.clone();
+        worker.last_act = Some((now, text.clone()));
+        let took_us = u64::try_from(end.took.as_micros()).unwrap_or(u64::MAX);
+        match end.result {
+            Ok(invocation) => {
+                let result = Relaunched {
+                    unit,
+                    before: end.before,
+                    invocation,
+                    took_us,
+                    settled: false,
+                    shared: false,
+                    break_glass: end.break_glass,
+                    degraded,
+                };
+                worker.relaunched = Some(result);
+                worker.answer_started();
+            }
+            Err(error) => {
+                let failed = RelaunchFailed { unit, why: error.to_string(), job: end.job, took_us, log };
+                worker.answer(&Verdict::Outcome(Outcome::Failed(failed)));
+            }
+        }
+        let by = std::mem::take(&mut worker.because);
+        self.recorder.record(Record::local(Kind::Acted, priority, target, format!("{text} ({by})")));
+        self.judge(name, &Event::Done(ending), now);
+        self.look(name, now);
+    }
+}

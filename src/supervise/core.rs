@@ -1,0 +1,243 @@
+//! The one owner of worker state. Everything that happens comes in through a method here, is judged, and leaves as
+//! effects that nobody waits for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{broadcast, mpsc, watch};
+
+use super::neighbours::Neighbour;
+use super::worker::Worker;
+use crate::fleet::Fleet;
+use crate::journal::{Event as Kind, Priority, Record, Recorder};
+use crate::judge::{Action, Event, Host, Observation, Terms, WorkerState, classify, decide};
+use crate::peer::desk::Update;
+use crate::peer::wire::Verdict;
+use crate::store::StoreHandle;
+use crate::systemd::{Relaunch, Systemd};
+use crate::vocabulary::{BootNonce, Moment, NodeName, Target, UnitName, WorkerName};
+
+/// How long a host may stay in systemd's `starting` before its workers count as dead all the same: a unit that hangs
+/// at boot must not blind the supervisor for ever.
+const BOOT_AT_MOST: Duration = Duration::from_secs(300);
+/// How many changes a subscriber may lag behind before it is sent a whole snapshot instead.
+const CHANGES_KEPT: usize = 128;
+
+/// What ended in a task of its own and comes back to the loop.
+pub(super) enum Done {
+    /// A relaunch of a worker of this node.
+    Relaunch { worker: WorkerName, end: Box<Relaunch>, log: Vec<String> },
+    /// An order that this node gave to a neighbour as its watcher.
+    Errand { target: Target, verdict: Result<Verdict, String> },
+}
+
+/// The supervisor's state and its handles to the outside.
+pub(super) struct Core {
+    pub(super) me: NodeName,
+    pub(super) nonce: BootNonce,
+    pub(super) fleet: Arc<Fleet>,
+    pub(super) workers: BTreeMap<WorkerName, Worker>,
+    pub(super) neighbours: BTreeMap<NodeName, Neighbour>,
+    pub(super) host: Host,
+    pub(super) host_since: Moment,
+    pub(super) bus_lost: Option<String>,
+    /// Why the last reload was refused, while the old configuration is kept.
+    pub(super) stale_config: Option<String>,
+    pub(super) systemd: Systemd,
+    pub(super) store: StoreHandle,
+    pub(super) recorder: Recorder,
+    /// Changes of this node, for its watchers.
+    pub(super) own: broadcast::Sender<Arc<Update>>,
+    /// Changes of all nodes in view, for the local socket.
+    pub(super) all: broadcast::Sender<Arc<Update>>,
+    pub(super) units: watch::Sender<Vec<UnitName>>,
+    pub(super) done: mpsc::Sender<Done>,
+}
+
+/// A number that differs from name to name (FNV-1a), for the spread of retries.
+fn salt(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// The channels on which changes are published: this node's own, and all in view.
+pub(super) fn publishers() -> (broadcast::Sender<Arc<Update>>, broadcast::Sender<Arc<Update>>) {
+    (broadcast::channel(CHANGES_KEPT).0, broadcast::channel(CHANGES_KEPT).0)
+}
+
+impl Core {
+    /// Takes a look at a unit that systemd or the fallback observer reports.
+    pub(super) fn observed(&mut self, unit: &UnitName, seen: &Observation, now: Moment) {
+        let names: Vec<WorkerName> = self
+            .workers
+            .iter()
+            .filter(|(_, worker)| worker.spec.unit == *unit)
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in names {
+            if let Some(worker) = self.workers.get_mut(&name) {
+                worker.seen = seen.clone();
+            }
+            self.look(&name, now);
+        }
+    }
+
+    /// Judges a worker by what was last seen of it.
+    pub(super) fn look(&mut self, name: &WorkerName, now: Moment) {
+        let host = self.host;
+        let Some(worker) = self.workers.get_mut(name) else { return };
+        let before = worker.class(now);
+        worker.health = classify(&worker.seen, host);
+        let class = worker.class(now);
+        if class != before {
+            worker.since = now;
+        }
+        let event = Event::Seen { health: worker.health.clone(), invocation: worker.invocation() };
+        let published = class != before;
+        if published {
+            self.publish(name, now);
+            self.record_class(name, before, now);
+        }
+        self.judge(name, &event, now);
+    }
+
+    /// Judges every worker anew, after the host's own state changed.
+    pub(super) fn look_at_all(&mut self, now: Moment) {
+        let names: Vec<WorkerName> = self.workers.keys().cloned().collect();
+        for name in names {
+            self.look(&name, now);
+        }
+    }
+
+    /// Feeds an event to the judge and carries out what it decides.
+    pub(super) fn judge(&mut self, name: &WorkerName, event: &Event, now: Moment) {
+        let Some(worker) = self.workers.get_mut(name) else { return };
+        let terms = Terms { policy: &worker.spec.policy, salt: salt(name.as_str()) };
+        let (state, actions) = decide(&worker.state, event, terms, now);
+        let changed = state != worker.state;
+        worker.state = state;
+        if changed {
+            self.save(name);
+        }
+        for action in actions {
+            match action {
+                Action::Relaunch => self.relaunch(name, now),
+                Action::Say(say) => self.say(name, say, now),
+            }
+        }
+        if changed {
+            self.publish(name, now);
+        }
+    }
+
+    fn save(&self, name: &WorkerName) {
+        let Some(worker) = self.workers.get(name) else { return };
+        match serde_json::to_string(&worker.state) {
+            Ok(json) => self.store.save_worker(name, json),
+            Err(error) => self.recorder.record(Record::local(
+                Kind::Degraded,
+                Priority::Error,
+                self.target(name),
+                format!("its state cannot be saved: {error}"),
+            )),
+        }
+    }
+
+    /// Publishes a worker's present state to whoever follows this node.
+    pub(super) fn publish(&self, name: &WorkerName, now: Moment) {
+        let Some(worker) = self.workers.get(name) else { return };
+        let update = Arc::new(Update::Worker(worker.report(&self.me, name, now)));
+        // Nobody listening is fine.
+        let _ = self.own.send(update.clone());
+        let _ = self.all.send(update);
+    }
+
+    pub(super) fn target(&self, name: &WorkerName) -> String {
+        format!("{}/{name}", self.me)
+    }
+
+    /// The host itself changed.
+    pub(super) fn host(&mut self, host: Host, now: Moment) {
+        if host == self.host {
+            return;
+        }
+        self.host = host;
+        self.host_since = now;
+        if host == Host::Stopping {
+            self.recorder.record(Record::local(Kind::Supervisor, Priority::Notice, "", "the host shuts down: nothing is repaired from here on"));
+            let _ = self.own.send(Arc::new(Update::Leaving));
+        }
+        self.publish_node(now);
+        self.look_at_all(now);
+    }
+
+    /// Publishes the node as a whole.
+    pub(super) fn publish_node(&self, now: Moment) {
+        let update = Arc::new(Update::Node(self.node_report(now)));
+        let _ = self.own.send(update.clone());
+        let _ = self.all.send(update);
+    }
+
+    /// The bus came or went.
+    pub(super) fn bus(&mut self, lost: Option<String>, now: Moment) {
+        if lost.is_some() == self.bus_lost.is_some() {
+            return;
+        }
+        let (priority, text) = match &lost {
+            Some(why) => (Priority::Error, format!("the system bus is lost ({why}); falling back to systemctl")),
+            None => (Priority::Notice, "the system bus is back".to_owned()),
+        };
+        self.recorder.record(Record::local(Kind::Degraded, priority, "", text));
+        self.bus_lost = lost;
+        self.publish_node(now);
+    }
+
+    /// What is due at `now`, and when to come back.
+    pub(super) fn tick(&mut self, now: Moment) -> Option<Moment> {
+        if self.host == Host::Starting && now.since(self.host_since) >= BOOT_AT_MOST {
+            let text = "the host is still starting after 5 minutes; its workers are looked after all the same";
+            self.recorder.record(Record::local(Kind::Degraded, Priority::Warning, "", text));
+            self.host(Host::Running, now);
+        }
+        let due: Vec<WorkerName> = self
+            .workers
+            .iter()
+            .filter(|(_, worker)| worker.state.wake(&worker.spec.policy).is_some_and(|at| at <= now))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in due {
+            self.look(&name, now);
+        }
+        let errands = self.errands(now);
+        self.workers
+            .values()
+            .filter_map(|worker| worker.state.wake(&worker.spec.policy))
+            .filter(|at| *at > now)
+            .chain(errands)
+            .min()
+    }
+
+    /// Adopts a fleet: new workers are looked at, removed ones are forgotten, the others keep their state.
+    pub(super) fn adopt(&mut self, fleet: Arc<Fleet>, now: Moment) {
+        let specs = fleet.nodes.get(&self.me).map(|node| node.workers.clone()).unwrap_or_default();
+        let mut before = std::mem::take(&mut self.workers);
+        for (name, spec) in specs {
+            let worker = match before.remove(&name) {
+                Some(mut worker) if worker.spec.unit == spec.unit => {
+                    worker.spec = spec;
+                    worker
+                }
+                Some(_) | None => Worker::new(spec, WorkerState::default(), now),
+            };
+            self.workers.insert(name, worker);
+        }
+        self.fleet = fleet;
+        self.units.send_replace(self.workers.values().map(|worker| worker.spec.unit.clone()).collect());
+        for worker in self.workers.values() {
+            self.systemd.look(&worker.spec.unit);
+        }
+        self.publish_node(now);
+    }
+}

@@ -1,0 +1,178 @@
+//! The nodes that this one watches, as their supervisors describe them, or as their silence does.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::fleet::Fleet;
+use crate::judge::{Errand, Sight, backoff, errand};
+use crate::peer::watch::PeerHandle;
+use crate::peer::wire::{Class, NodeReport, NodeState, WorkerReport};
+use crate::vocabulary::{FleetHash, Moment, NodeName, Target, WorkerName};
+
+/// One watched node.
+pub(super) struct Neighbour {
+    pub(super) handle: PeerHandle,
+    state: NodeState,
+    since: Moment,
+    why: String,
+    version: Option<String>,
+    fleet_hash: Option<FleetHash>,
+    degraded: Vec<String>,
+    workers: BTreeMap<WorkerName, Seen>,
+}
+
+/// A worker of a watched node.
+struct Seen {
+    report: WorkerReport,
+    at: Moment,
+    /// What this watcher has ordered for it and not heard back from, or when it may order again.
+    errand: Run,
+}
+
+/// The state of a watcher's own orders for one worker.
+#[derive(Clone, Copy)]
+enum Run {
+    Idle,
+    InFlight { failures: u32 },
+    NotBefore { at: Moment, failures: u32 },
+}
+
+/// A report as it reads `age` later. Durations go on, nothing else changes.
+fn aged(report: &WorkerReport, age: Duration) -> WorkerReport {
+    let ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+    WorkerReport {
+        for_ms: report.for_ms.saturating_add(ms),
+        due_in_ms: report.due_in_ms.map(|due| due.saturating_sub(ms)),
+        last_act_ms: report.last_act_ms.map(|ago| ago.saturating_add(ms)),
+        held_for_ms: report.held_for_ms.map(|left| left.saturating_sub(ms)),
+        ..report.clone()
+    }
+}
+
+impl Neighbour {
+    pub(super) fn new(handle: PeerHandle, now: Moment) -> Self {
+        Self {
+            handle,
+            state: NodeState::Unknown,
+            since: now,
+            why: "not heard from yet".to_owned(),
+            version: None,
+            fleet_hash: None,
+            degraded: Vec::new(),
+            workers: BTreeMap::new(),
+        }
+    }
+
+    /// Takes a new state; true if it differs from the one before.
+    pub(super) fn turn(&mut self, state: NodeState, why: String, now: Moment) -> bool {
+        let changed = self.state != state;
+        if changed {
+            self.since = now;
+        }
+        self.state = state;
+        self.why = why;
+        changed
+    }
+
+    pub(super) fn state(&self) -> NodeState {
+        self.state
+    }
+
+    pub(super) fn hello(&mut self, version: String, fleet_hash: FleetHash) {
+        self.version = Some(version);
+        self.fleet_hash = Some(fleet_hash);
+    }
+
+    pub(super) fn snapshot(&mut self, report: NodeReport, now: Moment) {
+        self.degraded = report.degraded;
+        let mut before = std::mem::take(&mut self.workers);
+        for report in report.workers {
+            let errand = before.remove(&report.worker).map_or(Run::Idle, |seen| seen.errand);
+            self.workers.insert(report.worker.clone(), Seen { report, at: now, errand });
+        }
+    }
+
+    pub(super) fn change(&mut self, report: WorkerReport, now: Moment) {
+        let errand = match self.workers.get(&report.worker) {
+            // Whatever was ordered, it is up: the next fall is a new story.
+            Some(Seen { errand: Run::NotBefore { .. }, .. }) if report.class == Class::Healthy => Run::Idle,
+            Some(seen) => seen.errand,
+            None => Run::Idle,
+        };
+        self.workers.insert(report.worker.clone(), Seen { report, at: now, errand });
+    }
+
+    pub(super) fn invocation(&self, worker: &WorkerName) -> Option<crate::vocabulary::InvocationId> {
+        self.workers.get(worker).and_then(|seen| seen.report.invocation)
+    }
+
+    pub(super) fn report(&self, node: &NodeName, now: Moment) -> NodeReport {
+        NodeReport {
+            node: node.clone(),
+            state: self.state,
+            why: self.why.clone(),
+            version: self.version.clone(),
+            fleet_hash: self.fleet_hash,
+            degraded: self.degraded.clone(),
+            workers: self.workers.values().map(|seen| aged(&seen.report, now.since(seen.at))).collect(),
+        }
+    }
+
+    /// The workers that a relaunch is to be ordered for now, each with its last run; and when to look again.
+    pub(super) fn errands(&mut self, node: &NodeName, fleet: &Fleet, now: Moment) -> (Vec<WorkerName>, Option<Moment>) {
+        let (mut go, mut wake) = (Vec::new(), None::<Moment>);
+        let mut wake_at = |at: Moment| wake = Some(wake.map_or(at, |earlier| earlier.min(at)));
+        let specs = fleet.nodes.get(node).map(|node| &node.workers);
+        // Orders go to a supervisor that answers; a silent one is knocked at by reconnecting.
+        if self.state != NodeState::Up {
+            return (go, None);
+        }
+        for (name, seen) in &mut self.workers {
+            let Some(spec) = specs.and_then(|specs| specs.get(name)) else { continue };
+            if seen.report.class != Class::Dead {
+                continue;
+            }
+            let report = aged(&seen.report, now.since(seen.at));
+            let sight = Sight {
+                dead_for: report.age(),
+                attended: !report.doing.is_empty() || report.due_in_ms.is_some(),
+                left_to_peers: report.left_to_peers,
+                spared: report.held_for_ms.is_some() || report.quarantined,
+                startable: report.startable,
+            };
+            match (errand(sight, &spec.policy), seen.errand) {
+                (Errand::None, _) | (_, Run::InFlight { .. }) => {}
+                (Errand::LookIn(left), _) => wake_at(now + left),
+                (Errand::Relaunch, Run::NotBefore { at, .. }) if now < at => wake_at(at),
+                (Errand::Relaunch, Run::Idle) => {
+                    seen.errand = Run::InFlight { failures: 0 };
+                    go.push(name.clone());
+                }
+                (Errand::Relaunch, Run::NotBefore { failures, .. }) => {
+                    seen.errand = Run::InFlight { failures };
+                    go.push(name.clone());
+                }
+            }
+        }
+        (go, wake)
+    }
+
+    /// An order was answered.
+    pub(super) fn errand_done(&mut self, target: &Target, served: bool, now: Moment) {
+        if let Some(seen) = self.workers.get_mut(&target.worker)
+            && let Run::InFlight { failures } = seen.errand
+        {
+            seen.errand = if served {
+                Run::NotBefore { at: now + Duration::from_secs(1), failures: 0 }
+            } else {
+                // The node's own flap guard bounds what is carried out; this bounds what is asked.
+                let failures = failures.saturating_add(1);
+                Run::NotBefore { at: now + Duration::from_secs(1) + backoff(failures, 0), failures }
+            };
+        }
+    }
+
+    pub(super) fn since(&self) -> Moment {
+        self.since
+    }
+}

@@ -1,0 +1,326 @@
+//! Orders and questions off the desk. The door has authenticated and admitted them; here they meet the worker's state.
+
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::core::{Core, Done};
+use super::worker::Waiter;
+use crate::judge::{Admitted, Event, Hold, Objection, Wish, admit};
+use crate::journal::{Event as Kind, Priority, Record};
+use crate::peer::desk::{Asker, Order, Subscription, Update, View};
+use crate::peer::wire::{
+    NodeReport, Outcome, Refusal, RefusalCode, RelaunchOrder, Request, Verb, Verdict,
+};
+use crate::vocabulary::{Moment, NodeName, Target, WorkerName, human};
+
+/// The longest hold. A lease that outlives everybody's memory of it is no lease.
+pub(super) const HOLD_AT_MOST: Duration = Duration::from_secs(7 * 86_400);
+/// How much longer than systemd's own start timeout a peer's answer to a relaunch is waited for.
+const ANSWER_SLACK: Duration = Duration::from_secs(15);
+/// How long a peer may take to answer anything else.
+const ANSWER: Duration = Duration::from_secs(5);
+/// How many orders may wait on one worker; each holds memory until it is answered.
+const WAITERS_AT_MOST: usize = 64;
+
+fn refused(code: RefusalCode, text: impl Into<String>) -> Verdict {
+    Verdict::Refused(Refusal::new(code, text))
+}
+
+impl Core {
+    /// Takes one order off the desk. The answer goes out by its own channel, at once or when the act has ended.
+    pub(super) fn order(&mut self, order: Order, now: Moment) {
+        match order {
+            Order::Subscribe { view, reply } => {
+                let (first, changes) = match view {
+                    View::Node => (vec![self.node_report(now)], self.own.subscribe()),
+                    View::Fleet => (self.fleet_report(now), self.all.subscribe()),
+                };
+                let _ = reply.send(Subscription { first, changes });
+            }
+            Order::Request { asker, request, reply } => {
+                if request.verb.acts() {
+                    self.record_order(&asker, &request);
+                }
+                if request.target_node == self.me {
+                    self.serve(&asker, request, reply, now);
+                } else {
+                    self.pass_on(request, reply, now);
+                }
+            }
+        }
+    }
+
+    /// Every node in view, this one first.
+    pub(super) fn fleet_report(&self, now: Moment) -> Vec<NodeReport> {
+        let own = std::iter::once(self.node_report(now));
+        own.chain(self.neighbours.iter().map(|(name, neighbour)| neighbour.report(name, now))).collect()
+    }
+
+    fn serve(&mut self, asker: &Asker, request: Request, reply: oneshot::Sender<Verdict>, now: Moment) {
+        let Some(name) = request.worker else {
+            let verdict = match request.verb {
+                Verb::Status {} => Verdict::Outcome(Outcome::Status(self.node_report(now))),
+                Verb::Fleet {} => Verdict::Outcome(Outcome::Fleet(self.fleet_report(now))),
+                Verb::Audit { last } => return self.audit(last, reply),
+                Verb::Watch {} => Verdict::Outcome(Outcome::Watching),
+                Verb::Relaunch(_) | Verb::Hold { .. } | Verb::Release {} | Verb::Explain {} => {
+                    refused(RefusalCode::NoWorker, "name the worker: NODE/WORKER")
+                }
+            };
+            let _ = reply.send(verdict);
+            return;
+        };
+        let Some(worker) = self.workers.get(&name) else {
+            let _ = reply.send(refused(RefusalCode::UnknownWorker, self.no_such_worker(&name)));
+            return;
+        };
+        let verdict = match request.verb {
+            Verb::Relaunch(order) => return self.serve_relaunch(asker, name, order, request.because, reply, now),
+            Verb::Status {} => {
+                let workers = vec![worker.report(&self.me, &name, now)];
+                Verdict::Outcome(Outcome::Status(NodeReport { workers, ..self.node_report(now) }))
+            }
+            Verb::Explain {} => Verdict::Outcome(Outcome::Explained(worker.explain(&self.me, &name, now))),
+            Verb::Hold { for_ms } => self.serve_hold(asker, &name, for_ms, request.because, now),
+            Verb::Release {} => {
+                let (hold, quarantine) = (worker.state.held(now).is_some(), worker.state.quarantined());
+                self.judge(&name, &Event::Release, now);
+                self.look(&name, now);
+                Verdict::Outcome(Outcome::Released { hold, quarantine })
+            }
+            Verb::Audit { .. } | Verb::Fleet {} | Verb::Watch {} => {
+                refused(RefusalCode::Malformed, format!("`{}` takes no worker", request.verb.name()))
+            }
+        };
+        let _ = reply.send(verdict);
+    }
+
+    fn no_such_worker(&self, name: &WorkerName) -> String {
+        let known: Vec<&str> = self.workers.keys().map(WorkerName::as_str).collect();
+        format!("no worker {name} on {}; its workers are: {}", self.me, known.join(", "))
+    }
+
+    fn serve_relaunch(
+        &mut self,
+        asker: &Asker,
+        name: WorkerName,
+        order: RelaunchOrder,
+        because: String,
+        reply: oneshot::Sender<Verdict>,
+        now: Moment,
+    ) {
+        let Some(worker) = self.workers.get_mut(&name) else { return };
+        let wish = Wish { expect: order.expect, force: order.force };
+        let policy = &worker.spec.policy;
+        let admitted =
+            admit(&worker.state, &worker.health, worker.invocation(), self.host, wish, policy, now);
+        let shared = admitted == Ok(Admitted::Join);
+        match admitted {
+            Ok(Admitted::Start | Admitted::Join) if worker.waiters.len() >= WAITERS_AT_MOST => {
+                let text = format!("{WAITERS_AT_MOST} orders wait for {}/{name} already", self.me);
+                let _ = reply.send(refused(RefusalCode::Busy, text));
+            }
+            Ok(Admitted::Start | Admitted::Join) => {
+                worker.waiters.push(Waiter { reply, settled: order.settled, shared });
+                if !shared {
+                    worker.because = format!("{asker}: {because}");
+                    self.judge(&name, &Event::Ordered, now);
+                }
+            }
+            Ok(Admitted::AlreadyRecovered(invocation)) => {
+                let _ = reply.send(Verdict::Outcome(Outcome::AlreadyRecovered { invocation }));
+            }
+            Err(objection) => {
+                let verdict = self.object(&name, objection);
+                if let Verdict::Refused(refusal) = &verdict {
+                    let text = format!("relaunch refused: {refusal}");
+                    let record = Record::local(Kind::Refused, Priority::Warning, self.target(&name), text);
+                    self.recorder.record(Record { by: asker.to_string(), ..record });
+                }
+                let _ = reply.send(verdict);
+            }
+        }
+    }
+
+    fn object(&self, name: &WorkerName, objection: Objection) -> Verdict {
+        let target = self.target(name);
+        match objection {
+            Objection::Leaving => refused(RefusalCode::Leaving, format!("{} shuts down", self.me)),
+            Objection::Held { left, why, by } => refused(
+                RefusalCode::Held,
+                format!("{target} is held by {by} for another {}: {why}. End it: keyholder release {target}", human(left)),
+            ),
+            Objection::Quarantined => refused(
+                RefusalCode::Quarantined,
+                format!("{target} is in quarantine. When its cause is mended, root on {} ends it: keyholder release {target}", self.me),
+            ),
+            Objection::TooOften => {
+                let policy = self.workers.get(name).map(|worker| worker.spec.policy.clone()).unwrap_or_default();
+                refused(
+                    RefusalCode::Quarantined,
+                    format!(
+                        "{target} was relaunched {} times within {}, which is all that fleet.yaml allows; root on {} can insist: keyholder relaunch {target} --force",
+                        policy.relaunches,
+                        human(policy.per),
+                        self.me
+                    ),
+                )
+            }
+            Objection::NotStartable(obstacle) => refused(RefusalCode::NotStartable, format!("{target}: {obstacle}")),
+        }
+    }
+
+    fn serve_hold(&mut self, asker: &Asker, name: &WorkerName, for_ms: u64, why: String, now: Moment) -> Verdict {
+        let length = Duration::from_millis(for_ms);
+        if length.is_zero() || length > HOLD_AT_MOST {
+            let text = format!("a hold lasts more than nothing and at most {}", human(HOLD_AT_MOST));
+            return refused(RefusalCode::Malformed, text);
+        }
+        self.judge(name, &Event::Hold(Hold { until: now + length, why, by: asker.to_string() }), now);
+        self.look(name, now);
+        Verdict::Outcome(Outcome::Held { for_ms })
+    }
+
+    fn audit(&self, last: u32, reply: oneshot::Sender<Verdict>) {
+        let read = self.store.audit(last);
+        tokio::spawn(async move {
+            let verdict = match read.await {
+                Ok(lines) => Verdict::Outcome(Outcome::Audit(lines)),
+                Err(error) => refused(RefusalCode::Internal, error.to_string()),
+            };
+            let _ = reply.send(verdict);
+        });
+    }
+
+    /// Passes an order of somebody on this host on to the node that it is for.
+    fn pass_on(&self, request: Request, reply: oneshot::Sender<Verdict>, now: Moment) {
+        let Some(neighbour) = self.neighbours.get(&request.target_node) else {
+            let text = if self.fleet.nodes.contains_key(&request.target_node) {
+                format!("{} is not watched from {}; ask a node that watches it, or itself", request.target_node, self.me)
+            } else {
+                format!("no node {} in the fleet file", request.target_node)
+            };
+            let _ = reply.send(refused(RefusalCode::UnknownNode, text));
+            return;
+        };
+        let verb = match request.verb {
+            // An order from here is about the run that is seen from here: if that has passed, nothing is to be done.
+            Verb::Relaunch(order) if order.expect.is_none() => Verb::Relaunch(RelaunchOrder {
+                expect: request.worker.as_ref().and_then(|worker| neighbour.invocation(worker)),
+                ..order
+            }),
+            verb @ (Verb::Status {}
+            | Verb::Relaunch(_)
+            | Verb::Hold { .. }
+            | Verb::Release {}
+            | Verb::Explain {}
+            | Verb::Audit { .. }
+            | Verb::Fleet {}
+            | Verb::Watch {}) => verb,
+        };
+        // A silent node's last known state is better than none, and says itself that it is old.
+        if let (Verb::Status {}, None) = (&verb, &request.worker) {
+            let report = neighbour.report(&request.target_node, now);
+            let _ = reply.send(Verdict::Outcome(Outcome::Status(report)));
+            return;
+        }
+        let deadline = self.answer_within(&request.target_node, request.worker.as_ref(), &verb);
+        let handle = neighbour.handle.clone();
+        tokio::spawn(async move {
+            let answer = handle.request(request.worker, verb, request.because, deadline).await;
+            let _ = reply.send(answer.unwrap_or_else(|error| Verdict::Refused(error.refusal())));
+        });
+    }
+
+    fn answer_within(&self, node: &NodeName, worker: Option<&WorkerName>, verb: &Verb) -> Duration {
+        match verb {
+            Verb::Relaunch(_) => {
+                let spec = self.fleet.nodes.get(node).zip(worker).and_then(|(node, name)| node.workers.get(name));
+                let policy = spec.map(|worker| worker.policy.clone()).unwrap_or_default();
+                policy.start_timeout + policy.settle + ANSWER_SLACK
+            }
+            Verb::Status {}
+            | Verb::Hold { .. }
+            | Verb::Release {}
+            | Verb::Explain {}
+            | Verb::Audit { .. }
+            | Verb::Fleet {}
+            | Verb::Watch {} => ANSWER,
+        }
+    }
+
+    fn record_order(&self, asker: &Asker, request: &Request) {
+        let pin = match asker {
+            Asker::Peer { pin, .. } => Some(*pin),
+            Asker::Local { .. } => None,
+        };
+        let subject = match &request.worker {
+            Some(worker) => format!("{}/{worker}", request.target_node),
+            None => request.target_node.to_string(),
+        };
+        self.recorder.record(Record {
+            event: Kind::Ordered,
+            priority: Priority::Notice,
+            by: asker.to_string(),
+            pin,
+            req_id: Some(request.req_id),
+            verb: Some(request.verb.name()),
+            subject,
+            text: format!("{} ordered by {asker}: {}", request.verb.name(), request.because),
+        });
+    }
+
+    /// Orders what neighbours leave to their watchers; returns when to look again.
+    pub(super) fn errands(&mut self, now: Moment) -> Option<Moment> {
+        let mut wake = None::<Moment>;
+        for (node, neighbour) in &mut self.neighbours {
+            let (go, again) = neighbour.errands(node, &self.fleet, now);
+            wake = [wake, again].into_iter().flatten().min();
+            for worker in go {
+                let target = Target { node: node.clone(), worker: worker.clone() };
+                let text = format!("{target} is dead and left to its watchers: ordering a relaunch");
+                self.recorder.record(Record::local(Kind::Acting, Priority::Notice, target.to_string(), text));
+                let order = RelaunchOrder { expect: neighbour.invocation(&worker), ..RelaunchOrder::default() };
+                let policy = self.fleet.nodes.get(node).and_then(|node| node.workers.get(&worker));
+                let timeout = policy.map(|worker| worker.policy.start_timeout).unwrap_or_default();
+                let (handle, done) = (neighbour.handle.clone(), self.done.clone());
+                tokio::spawn(async move {
+                    let because = "its watcher saw it dead".to_owned();
+                    let answer =
+                        handle.request(Some(worker), Verb::Relaunch(order), because, timeout + ANSWER_SLACK).await;
+                    let verdict = answer.map_err(|error| error.to_string());
+                    let _ = done.send(Done::Errand { target, verdict }).await;
+                });
+            }
+        }
+        wake
+    }
+
+    /// A neighbour answered an order that this node gave as its watcher.
+    pub(super) fn errand_done(&mut self, target: &Target, verdict: &Result<Verdict, String>, now: Moment) {
+        let (served, text) = match verdict {
+            Ok(Verdict::Outcome(Outcome::Relaunched(done))) => {
+                let took = human(Duration::from_micros(done.took_us));
+                (true, format!("{target} runs again under invocation {} after {took}", done.invocation.short()))
+            }
+            Ok(Verdict::Outcome(Outcome::AlreadyRecovered { .. })) => {
+                (true, format!("{target} had already recovered; nothing was touched"))
+            }
+            Ok(Verdict::Outcome(Outcome::Failed(failed))) => (false, format!("{target} is not back: {}", failed.why)),
+            Ok(Verdict::Outcome(other)) => (false, format!("{target}: unexpected answer {other:?}")),
+            Ok(Verdict::Refused(refusal)) => (false, format!("{target} refused the relaunch: {refusal}")),
+            Err(error) => (false, format!("{target}: {error}")),
+        };
+        let priority = if served { Priority::Notice } else { Priority::Error };
+        self.recorder.record(Record::local(Kind::Acted, priority, target.to_string(), text));
+        if let Some(neighbour) = self.neighbours.get_mut(&target.node) {
+            neighbour.errand_done(target, served, now);
+        }
+    }
+
+    /// Publishes a neighbour's worker or node to the local socket.
+    pub(super) fn publish_all(&self, update: Update) {
+        let _ = self.all.send(std::sync::Arc::new(update));
+    }
+}

@@ -1,0 +1,70 @@
+//! This node as a whole, for peers, for people and for `systemctl status`.
+
+use std::collections::BTreeMap;
+
+use super::core::Core;
+use crate::journal::{Event as Kind, Priority, Record};
+use crate::judge::Host;
+use crate::peer::wire::{NodeReport, NodeState};
+use crate::vocabulary::Moment;
+
+impl Core {
+    /// What of our own is broken, one sentence each.
+    pub(super) fn degraded(&self) -> Vec<String> {
+        let bus = self.bus_lost.as_ref().map(|why| format!("system bus: {why}; workers are followed and restarted through systemctl"));
+        let dropped = self.recorder.dropped();
+        let lost = (dropped > 0).then(|| format!("evidence: {dropped} records were dropped since the start"));
+        [bus, self.stale_config.clone(), lost].into_iter().flatten().chain(self.store.degraded()).collect()
+    }
+
+    /// This node as a whole.
+    pub(super) fn node_report(&self, now: Moment) -> NodeReport {
+        let state = match self.host {
+            Host::Starting => NodeState::Starting,
+            Host::Running => NodeState::Up,
+            Host::Stopping => NodeState::Leaving,
+        };
+        let why = match self.host {
+            Host::Starting => "the host boots",
+            Host::Running => "its supervisor answers",
+            Host::Stopping => "the host shuts down",
+        };
+        NodeReport {
+            node: self.me.clone(),
+            state,
+            why: why.to_owned(),
+            version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+            fleet_hash: Some(self.fleet.hash),
+            degraded: self.degraded(),
+            workers: self.workers.iter().map(|(name, worker)| worker.report(&self.me, name, now)).collect(),
+        }
+    }
+
+    /// One line for `systemctl status`.
+    pub(super) fn status_line(&self, now: Moment) -> String {
+        let mut counts = BTreeMap::<&'static str, usize>::new();
+        for worker in self.workers.values() {
+            *counts.entry(worker.class(now).name()).or_default() += 1;
+        }
+        let workers: Vec<String> = counts.iter().map(|(class, count)| format!("{count} {class}")).collect();
+        let silent: Vec<&str> = self
+            .neighbours
+            .iter()
+            .filter(|(_, neighbour)| neighbour.state() != NodeState::Up)
+            .map(|(name, _)| name.as_str())
+            .collect();
+        let mut line = format!("workers: {}", if workers.is_empty() { "none".to_owned() } else { workers.join(", ") });
+        if !silent.is_empty() {
+            line.push_str(&format!("; not up: {}", silent.join(", ")));
+        }
+        if !self.degraded().is_empty() {
+            line.push_str("; degraded, see keyholder status");
+        }
+        line
+    }
+
+    /// A clean stop. If the host goes, too, its watchers were told when systemd queued the shutdown.
+    pub(super) fn goodbye(&self) {
+        self.recorder.record(Record::local(Kind::Supervisor, Priority::Notice, self.me.as_str(), "the supervisor stops; its workers run on"));
+    }
+}

@@ -1,0 +1,270 @@
+//! The loop: it waits for the next thing to happen, hands it to the owner of the state, and waits for nobody.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
+
+use super::core::{Core, Done, publishers};
+use super::inherit::{self, Sockets};
+use super::notify::Notifier;
+use super::worker::Worker;
+use super::{Setup, SuperviseError};
+use crate::fleet::{Fleet, Node};
+use crate::journal::{Event as Kind, Priority, Record};
+use crate::judge::{Host, WorkerState};
+use crate::peer::desk::{Desk, Order};
+use crate::peer::identity::Identity;
+use crate::peer::listener;
+use crate::peer::watch::{self as peer_watch, PeerEvent, PeerHandle};
+use crate::store::{self, Loaded};
+use crate::systemd::{self, BusState, HostState, SystemdEvent};
+use crate::vocabulary::{BootNonce, Moment, NodeName};
+
+/// How many events of each kind may wait for the loop. It takes them in microseconds; a full channel holds the sender.
+const INBOX: usize = 256;
+/// How long a clean stop may take to say goodbye and to write the evidence down.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Everything that can wake the loop.
+struct Inbox {
+    systemd: mpsc::Receiver<SystemdEvent>,
+    orders: mpsc::Receiver<Order>,
+    peers: mpsc::Receiver<PeerEvent>,
+    done: mpsc::Receiver<Done>,
+    reload: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+/// Why the loop woke.
+enum Woke {
+    Systemd(SystemdEvent),
+    Order(Order),
+    Peer(PeerEvent),
+    Done(Done),
+    Reload,
+    Stop,
+    Time,
+}
+
+impl Inbox {
+    /// Waits for the next event, at most for `time`. Each branch is cancel-safe: `recv` takes nothing before it is ready.
+    async fn next(&mut self, time: Duration) -> Woke {
+        tokio::select! {
+            // What systemd saw comes first: every decision should rest on the newest look.
+            biased;
+            Some(event) = self.systemd.recv() => Woke::Systemd(event),
+            Some(done) = self.done.recv() => Woke::Done(done),
+            Some(order) = self.orders.recv() => Woke::Order(order),
+            Some(event) = self.peers.recv() => Woke::Peer(event),
+            _ = self.terminate.recv() => Woke::Stop,
+            _ = self.interrupt.recv() => Woke::Stop,
+            _ = self.reload.recv() => Woke::Reload,
+            () = tokio::time::sleep(time) => Woke::Time,
+        }
+    }
+}
+
+/// What follows peers: everything that a new watch needs.
+struct Follow {
+    me: NodeName,
+    nonce: BootNonce,
+    identity: Arc<Identity>,
+    fleet: watch::Receiver<Arc<Fleet>>,
+    events: mpsc::Sender<PeerEvent>,
+}
+
+impl Follow {
+    fn start(&self, name: &NodeName, node: &Node) -> PeerHandle {
+        peer_watch::follow(peer_watch::Follow {
+            me: self.me.clone(),
+            nonce: self.nonce,
+            identity: self.identity.clone(),
+            fleet: self.fleet.clone(),
+            node: name.clone(),
+            address: node.address,
+            events: self.events.clone(),
+        })
+    }
+}
+
+/// Runs the supervisor until it is told to stop.
+pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
+    let now = Moment::now();
+    let me = setup.node;
+    let (fleet, warnings) = load(&setup.fleet, &me)?;
+    let identity = Arc::new(Identity::load(&setup.key).map_err(SuperviseError::Identity)?);
+    let sockets = match inherit::sockets()? {
+        Sockets { doors, local } if doors.is_empty() && local.is_empty() => return Err(SuperviseError::NoSockets),
+        sockets => sockets,
+    };
+    let evidence = store::start(&setup.state_dir, &me);
+    let nonce = BootNonce::random().map_err(SuperviseError::Random)?;
+
+    let (systemd_tx, systemd_rx) = mpsc::channel(INBOX);
+    let (orders_tx, orders_rx) = mpsc::channel(INBOX);
+    let (peers_tx, peers_rx) = mpsc::channel(INBOX);
+    let (done_tx, done_rx) = mpsc::channel(INBOX);
+    let (fleet_tx, fleet_rx) = watch::channel(fleet.clone());
+    let (units, units_rx) = watch::channel(Vec::new());
+    let (own, all) = publishers();
+    let catch = |kind| signal(kind).map_err(SuperviseError::Signals);
+    let mut inbox = Inbox {
+        systemd: systemd_rx,
+        orders: orders_rx,
+        peers: peers_rx,
+        done: done_rx,
+        reload: catch(SignalKind::hangup())?,
+        terminate: catch(SignalKind::terminate())?,
+        interrupt: catch(SignalKind::interrupt())?,
+    };
+    let mut core = Core {
+        me: me.clone(),
+        nonce,
+        fleet: fleet.clone(),
+        workers: Default::default(),
+        neighbours: Default::default(),
+        host: Host::Running,
+        host_since: now,
+        bus_lost: None,
+        stale_config: None,
+        systemd: systemd::start(units_rx, systemd_tx),
+        store: evidence.store,
+        recorder: evidence.recorder.clone(),
+        own,
+        all,
+        units,
+        done: done_tx,
+    };
+    take_over(&mut core, &fleet, &evidence.loaded, now);
+    core.adopt(fleet.clone(), now);
+    let follow =
+        Follow { me: me.clone(), nonce, identity: identity.clone(), fleet: fleet_rx.clone(), events: peers_tx };
+    core.follow_neighbours(&Default::default(), |name, node| follow.start(name, node), now);
+
+    let desk = Desk { me, nonce, fleet: fleet_rx, orders: orders_tx, recorder: evidence.recorder };
+    let (shut, shutdown) = oneshot::channel::<()>();
+    let door = tokio::spawn(listener::serve(sockets.doors, sockets.local, identity, desk, async {
+        let _ = shutdown.await;
+    }));
+
+    let text = format!("keyholder {} supervises {} workers", env!("CARGO_PKG_VERSION"), core.workers.len());
+    core.recorder.record(Record::local(Kind::Supervisor, Priority::Notice, core.me.as_str(), text));
+    for warning in warnings {
+        core.recorder.record(Record::local(Kind::Supervisor, Priority::Warning, "fleet.yaml", warning));
+    }
+    let mut notifier = Notifier::from_environment();
+    notifier.ready();
+    supervise(&mut core, &mut inbox, &mut notifier, &setup.fleet, &fleet_tx, &follow).await;
+
+    notifier.stopping();
+    core.goodbye();
+    drop(shut);
+    // The watchers are told by the door's last frames; whatever is still open after that is cut.
+    let _ = timeout(LAST_WORDS, door).await;
+    // What did not get to disk in time is in the journal, and the other way round; the stop does not wait for either.
+    let _ = core.store.flush(LAST_WORDS).await;
+    Ok(())
+}
+
+async fn supervise(
+    core: &mut Core,
+    inbox: &mut Inbox,
+    notifier: &mut Notifier,
+    path: &Path,
+    fleet_tx: &watch::Sender<Arc<Fleet>>,
+    follow: &Follow,
+) {
+    loop {
+        let now = Moment::now();
+        let due = core.tick(now);
+        notifier.status(core.status_line(now));
+        notifier.passed();
+        let sleep = due.map_or(notifier.at_most(), |due| due.since(now).min(notifier.at_most()));
+        let woke = inbox.next(sleep).await;
+        let now = Moment::now();
+        match woke {
+            Woke::Systemd(SystemdEvent::Observed { unit, observation }) => core.observed(&unit, &observation, now),
+            Woke::Systemd(SystemdEvent::Host(host)) => core.host(host_of(host), now),
+            Woke::Systemd(SystemdEvent::Bus(BusState::Connected)) => core.bus(None, now),
+            Woke::Systemd(SystemdEvent::Bus(BusState::Lost(why))) => core.bus(Some(why), now),
+            Woke::Order(order) => core.order(order, now),
+            Woke::Peer(event) => core.peer(event, now),
+            Woke::Done(Done::Relaunch { worker, end, log }) => core.relaunched(&worker, *end, log, now),
+            Woke::Done(Done::Errand { target, verdict }) => core.errand_done(&target, &verdict, now),
+            Woke::Reload => reload(core, path, fleet_tx, follow, now),
+            Woke::Stop => return,
+            Woke::Time => {}
+        }
+    }
+}
+
+/// Reads the fleet file and makes sure that this node is in it.
+fn load(path: &Path, me: &NodeName) -> Result<(Arc<Fleet>, Vec<String>), SuperviseError> {
+    let loaded = Fleet::load(path).map_err(SuperviseError::Fleet)?;
+    if !loaded.fleet.nodes.contains_key(me) {
+        return Err(SuperviseError::NotInFleet { node: me.clone(), path: path.to_owned() });
+    }
+    Ok((Arc::new(loaded.fleet), loaded.warnings.iter().map(ToString::to_string).collect()))
+}
+
+/// SIGHUP: a good new file is adopted as a whole, a broken one changes nothing and is said to be broken.
+fn reload(core: &mut Core, path: &Path, fleet_tx: &watch::Sender<Arc<Fleet>>, follow: &Follow, now: Moment) {
+    match load(path, &core.me) {
+        Ok((fleet, warnings)) => {
+            let before = core.fleet.nodes.clone();
+            core.stale_config = None;
+            fleet_tx.send_replace(fleet.clone());
+            core.adopt(fleet, now);
+            core.follow_neighbours(&before, |name, node| follow.start(name, node), now);
+            let text = format!("configuration reloaded: {}", core.fleet.hash);
+            core.recorder.record(Record::local(Kind::Supervisor, Priority::Notice, "fleet.yaml", text));
+            for warning in warnings {
+                core.recorder.record(Record::local(Kind::Supervisor, Priority::Warning, "fleet.yaml", warning));
+            }
+        }
+        Err(error) => {
+            let text = format!("reload refused, the old configuration stays in force: {}", error.with_causes());
+            core.recorder.record(Record::local(Kind::Degraded, Priority::Error, "fleet.yaml", text.clone()));
+            core.stale_config = Some(text);
+            core.publish_node(now);
+        }
+    }
+}
+
+fn host_of(state: HostState) -> Host {
+    match state {
+        HostState::Starting => Host::Starting,
+        HostState::Running => Host::Running,
+        HostState::Stopping => Host::Stopping,
+    }
+}
+
+/// How long ago the wall clock says something was saved; zero if the clock has gone back. Only the length of a hold
+/// over a reboot rests on it.
+fn away(saved_wall_ms: i64) -> Duration {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    now.saturating_sub(Duration::from_millis(saved_wall_ms.try_into().unwrap_or(0)))
+}
+
+/// Takes over what an earlier run of the supervisor saved of the workers.
+fn take_over(core: &mut Core, fleet: &Fleet, loaded: &Loaded, now: Moment) {
+    let Some(node) = fleet.nodes.get(&core.me) else { return };
+    for (name, saved) in &loaded.workers {
+        let Some(spec) = node.workers.get(name) else { continue };
+        let state = match serde_json::from_str::<WorkerState>(&saved.json) {
+            Ok(state) if saved.same_boot => state.taken_over(),
+            Ok(state) => state.after_reboot(saved.saved_at_moment, away(saved.saved_wall_ms), now),
+            Err(error) => {
+                let text = format!("its saved state cannot be read ({error}); starting afresh");
+                core.recorder.record(Record::local(Kind::Degraded, Priority::Warning, core.target(name), text));
+                WorkerState::default()
+            }
+        };
+        core.workers.insert(name.clone(), Worker::new(spec.clone(), state, now));
+    }
+}

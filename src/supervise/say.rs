@@ -1,0 +1,98 @@
+//! What people are told of a worker: how loudly, and in which words.
+
+use super::acts::journal_of;
+use super::core::Core;
+use crate::fleet::BlastRadius;
+use crate::journal::{Event as Kind, Priority, Record};
+use crate::judge::Say;
+use crate::peer::wire::{Class, Outcome, RelaunchFailed, Verdict};
+use crate::vocabulary::{Moment, WorkerName, human};
+
+impl Core {
+    /// A worker's class changed.
+    pub(super) fn record_class(&self, name: &WorkerName, before: Class, now: Moment) {
+        let Some(worker) = self.workers.get(name) else { return };
+        let report = worker.report(&self.me, name, now);
+        let critical = worker.spec.blast_radius == BlastRadius::Critical;
+        let (kind, priority) = match report.class {
+            Class::Dead if critical => (Kind::Alert, Priority::Error),
+            Class::Dead | Class::Unknown => (Kind::Observed, Priority::Warning),
+            Class::Healthy | Class::Starting | Class::Held => (Kind::Observed, Priority::Info),
+        };
+        let (was, is) = (before.name(), report.class.name());
+        self.recorder.record(Record::local(kind, priority, self.target(name), format!("{was} -> {is}: {}", report.why)));
+    }
+
+    /// Says what the judge wants said, and answers those who waited for it.
+    pub(super) fn say(&mut self, name: &WorkerName, say: Say, now: Moment) {
+        let target = self.target(name);
+        let Some(worker) = self.workers.get_mut(name) else { return };
+        let loud = worker.spec.blast_radius != BlastRadius::Auxiliary;
+        let unit = &worker.spec.unit;
+        let act = if loud { Priority::Notice } else { Priority::Info };
+        let alert = if loud { Priority::Error } else { Priority::Warning };
+        let (kind, priority, text) = match say {
+            Say::UndeclaredStop(wait) => (
+                Kind::Alert,
+                Priority::Warning,
+                format!(
+                    "{unit} was stopped and nobody declared it: it is brought back in {}. To prevent that: keyholder hold {target} --for 30m --why \"...\"",
+                    human(wait)
+                ),
+            ),
+            Say::RepairingAtOnce(death) => (Kind::Observed, act, format!("{unit} is dead ({death}) and is repaired at once")),
+            Say::LeftToPeers => (Kind::Alert, Priority::Warning, format!("{unit} is dead and left to its watchers")),
+            Say::TryAgain(wait) => (Kind::Acted, Priority::Warning, format!("{unit} is not back; next try in {}", human(wait))),
+            Say::Quarantined(wait) => (
+                Kind::Alert,
+                alert,
+                format!(
+                    "{unit} fell too often and is in quarantine: next try in {}. When the cause is mended: keyholder release {target}",
+                    human(wait)
+                ),
+            ),
+            Say::StillQuarantined(wait) => (Kind::Acted, Priority::Warning, format!("{unit} is still down in quarantine; next try in {}", human(wait))),
+            Say::Recovered => (Kind::Acted, act, format!("{unit} stayed up: recovered")),
+            Say::CameBack => (Kind::Observed, act, format!("{unit} was brought back by somebody else")),
+            Say::Stranded(obstacle) => (Kind::Alert, alert, format!("{unit} is down and cannot be started: {obstacle}")),
+            Say::HoldEnded => (Kind::Observed, Priority::Notice, format!("the hold on {target} is over")),
+        };
+        match say {
+            Say::Recovered => {
+                if let Some(result) = &mut worker.relaunched {
+                    result.settled = true;
+                }
+                worker.answer_settled();
+            }
+            Say::TryAgain(_) | Say::StillQuarantined(_) | Say::Stranded(_) => {
+                // Whoever still waits here waited for it to settle, and it did not.
+                let waiters = std::mem::take(&mut worker.waiters);
+                if !waiters.is_empty() {
+                    let unit = unit.clone();
+                    let took_us = worker.relaunched.as_ref().map_or(0, |result| result.took_us);
+                    let why = format!("it was started and did not stay up: {}", worker.health_text());
+                    tokio::spawn(async move {
+                        let log = journal_of(&unit).await;
+                        let failed = RelaunchFailed { unit, why, job: Some("done".to_owned()), took_us, log };
+                        let verdict = Verdict::Outcome(Outcome::Failed(failed));
+                        for waiter in waiters {
+                            let _ = waiter.reply.send(verdict.clone());
+                        }
+                    });
+                }
+            }
+            Say::UndeclaredStop(_)
+            | Say::RepairingAtOnce(_)
+            | Say::LeftToPeers
+            | Say::Quarantined(_)
+            | Say::CameBack
+            | Say::HoldEnded => {}
+        }
+        worker.last_act = match say {
+            Say::Recovered => worker.last_act.take(),
+            _ if kind == Kind::Acted => Some((now, text.clone())),
+            _ => worker.last_act.take(),
+        };
+        self.recorder.record(Record::local(kind, priority, target, text));
+    }
+}

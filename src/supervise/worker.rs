@@ -1,0 +1,233 @@
+//! One worker of this node: what was seen of it, what is in hand, and how both read to a person.
+
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::fleet::Worker as Spec;
+use crate::judge::{Death, Health, Observation, Phase, UnitSnapshot, Wait, WorkerState};
+use crate::peer::wire::{Class, Explanation, Relaunched, Verdict, WorkerReport};
+use crate::vocabulary::{InvocationId, Moment, NodeName, WorkerName, human};
+
+/// A worker as the supervisor's loop owns it.
+pub(super) struct Worker {
+    pub(super) spec: Spec,
+    pub(super) state: WorkerState,
+    pub(super) seen: Observation,
+    pub(super) health: Health,
+    /// Since when it has been in its present class.
+    pub(super) since: Moment,
+    pub(super) last_act: Option<(Moment, String)>,
+    /// Who asked for the relaunch that is in flight or settling.
+    pub(super) because: String,
+    /// The relaunch that is settling, for those who wait for its verification.
+    pub(super) relaunched: Option<Relaunched>,
+    pub(super) waiters: Vec<Waiter>,
+}
+
+/// Somebody who ordered a relaunch and waits for its outcome.
+pub(super) struct Waiter {
+    pub(super) reply: oneshot::Sender<Verdict>,
+    /// Answer only when the worker has stayed up for its settle time.
+    pub(super) settled: bool,
+    /// Whether the relaunch was under way already when this order came.
+    pub(super) shared: bool,
+}
+
+impl Worker {
+    pub(super) fn new(spec: Spec, state: WorkerState, now: Moment) -> Self {
+        let blind = "not looked at yet".to_owned();
+        Self {
+            spec,
+            state,
+            seen: Observation::Failed(blind.clone()),
+            health: Health::Unknown(blind),
+            since: now,
+            last_act: None,
+            because: String::new(),
+            relaunched: None,
+            waiters: Vec::new(),
+        }
+    }
+
+    pub(super) fn invocation(&self) -> Option<InvocationId> {
+        match &self.seen {
+            Observation::Unit(unit) => unit.invocation,
+            Observation::Failed(_) => None,
+        }
+    }
+
+    pub(super) fn class(&self, now: Moment) -> Class {
+        match &self.health {
+            Health::Healthy => Class::Healthy,
+            Health::InTransition(_) => Class::Starting,
+            Health::Dead(_) if self.state.held(now).is_some() => Class::Held,
+            Health::Dead(_) => Class::Dead,
+            Health::Unknown(_) => Class::Unknown,
+        }
+    }
+
+    fn why(&self) -> String {
+        match (&self.health, &self.seen) {
+            (Health::Healthy, Observation::Unit(unit)) => unit.sub.clone(),
+            (Health::Healthy, Observation::Failed(_)) => "running".to_owned(),
+            (Health::InTransition(what), _) => (*what).to_owned(),
+            (Health::Dead(death), Observation::Unit(unit)) => ended(*death, unit),
+            (Health::Dead(death), Observation::Failed(_)) => death.to_string(),
+            (Health::Unknown(why), _) => why.clone(),
+        }
+    }
+
+    /// What is being done, in words; empty when nothing is.
+    fn doing(&self, now: Moment) -> String {
+        match &self.state.phase {
+            Phase::Watching => String::new(),
+            Phase::Waiting { why: Wait::SystemdFirst, .. } => "systemd may restart it itself".to_owned(),
+            Phase::Waiting { due, why: Wait::UndeclaredStop, .. } => {
+                format!("nobody declared this stop: back in {}", human(due.since(now)))
+            }
+            Phase::Waiting { why: Wait::Grace, .. } => "its watchers repair it after the grace".to_owned(),
+            Phase::Waiting { failures, why: Wait::Backoff, .. } => {
+                format!("try {failures} failed; the next follows")
+            }
+            Phase::LeftToPeers => "left to its watchers".to_owned(),
+            Phase::Repairing { episode, .. } => match episode.failures {
+                0 => "relaunching".to_owned(),
+                failures => format!("relaunching, try {}", failures + 1),
+            },
+            Phase::Settling { .. } => "relaunched; it has to stay up now".to_owned(),
+            Phase::Quarantined { retry, .. } => format!("quarantine: next try in {}", human(retry.since(now))),
+            Phase::Stranded => "nothing: systemd would refuse to start it".to_owned(),
+        }
+    }
+
+    pub(super) fn report(&self, node: &NodeName, name: &WorkerName, now: Moment) -> WorkerReport {
+        let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        let due = match &self.state.phase {
+            Phase::Waiting { due, .. } => Some(*due),
+            Phase::Quarantined { retry, .. } => Some(*retry),
+            Phase::Watching
+            | Phase::LeftToPeers
+            | Phase::Repairing { .. }
+            | Phase::Settling { .. }
+            | Phase::Stranded => None,
+        };
+        WorkerReport {
+            node: node.clone(),
+            worker: name.clone(),
+            unit: self.spec.unit.clone(),
+            blast_radius: self.spec.blast_radius,
+            class: self.class(now),
+            why: self.why(),
+            for_ms: ms(now.since(self.since)),
+            invocation: self.invocation(),
+            doing: self.doing(now),
+            due_in_ms: due.map(|due| ms(due.since(now))),
+            last_act: self.last_act.as_ref().map(|(_, act)| act.clone()),
+            last_act_ms: self.last_act.as_ref().map(|(at, _)| ms(now.since(*at))),
+            held_for_ms: self.state.held(now).map(|hold| ms(hold.until.since(now))),
+            quarantined: self.state.quarantined(),
+            left_to_peers: self.state.phase == Phase::LeftToPeers,
+            startable: !matches!(self.health, Health::Dead(Death::NotStartable(_))),
+        }
+    }
+
+    pub(super) fn explain(&self, node: &NodeName, name: &WorkerName, now: Moment) -> Explanation {
+        let report = self.report(node, name, now);
+        let observed = match &self.seen {
+            Observation::Unit(unit) => facts(unit),
+            Observation::Failed(why) => vec![format!("could not be observed: {why}")],
+        };
+        let policy = &self.spec.policy;
+        let mut decided = vec![match &self.health {
+            Health::Healthy => "it is up, so nothing is done".to_owned(),
+            Health::InTransition(what) => format!("{what}: that is no death, so nothing is done"),
+            Health::Dead(death) => format!("dead: {death}"),
+            Health::Unknown(_) => "unknown never acts: nothing is done until it can be observed".to_owned(),
+        }];
+        if let Some(hold) = self.state.held(now) {
+            let left = human(hold.until.since(now));
+            decided.push(format!("held by {} for another {left}: {}", hold.by, hold.why));
+        }
+        if !report.doing.is_empty() {
+            decided.push(report.doing.clone());
+        }
+        decided.push(format!(
+            "flap guard: {} of {} relaunches within {} are spent",
+            self.state.recent(policy, now),
+            policy.relaunches,
+            human(policy.per)
+        ));
+        decided.push(format!("repair_by is {:?} in fleet.yaml", policy.repair_by).to_lowercase());
+        Explanation { report, observed, decided }
+    }
+}
+
+/// How a dead worker ended, for one line.
+fn ended(death: Death, unit: &UnitSnapshot) -> String {
+    match (death, &unit.exit) {
+        (Death::Crashed { .. }, Some(exit)) => exit.clone(),
+        (Death::Crashed { .. }, None) if unit.result != "success" => unit.result.clone(),
+        (
+            Death::Crashed { .. } | Death::Stopped | Death::NeverStarted | Death::NotStartable(_),
+            Some(_) | None,
+        ) => death.to_string(),
+    }
+}
+
+fn facts(unit: &UnitSnapshot) -> Vec<String> {
+    let mut facts = vec![
+        format!("load state {:?}, active state {:?} ({})", unit.load, unit.active, unit.sub).to_lowercase(),
+        format!("result {}", unit.result),
+        match unit.invocation {
+            Some(invocation) => format!("invocation {invocation}"),
+            None => "no invocation yet".to_owned(),
+        },
+    ];
+    facts.extend(unit.exit.as_ref().map(|exit| format!("its main process ended with {exit}")));
+    if unit.job {
+        facts.push("systemd has a job queued for it".to_owned());
+    }
+    facts.push(if unit.restarts_itself { "its unit has Restart=" } else { "its unit has no Restart=" }.to_owned());
+    facts
+}
+
+impl Worker {
+    /// Answers everybody who waits.
+    pub(super) fn answer(&mut self, verdict: &Verdict) {
+        for waiter in self.waiters.drain(..) {
+            // Whoever has gone meanwhile reads the outcome in the status.
+            let _ = waiter.reply.send(verdict.clone());
+        }
+    }
+
+    /// The unit runs again: answers those who do not wait for it to settle.
+    pub(super) fn answer_started(&mut self) {
+        self.answer_some(|waiter| !waiter.settled);
+    }
+
+    /// It stayed up: answers the others.
+    pub(super) fn answer_settled(&mut self) {
+        self.answer_some(|_| true);
+    }
+
+    fn answer_some(&mut self, which: impl Fn(&Waiter) -> bool) {
+        let Some(result) = &self.relaunched else { return };
+        let (now, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiters).into_iter().partition(which);
+        self.waiters = later;
+        for waiter in now {
+            let result = Relaunched { shared: waiter.shared, ..result.clone() };
+            let _ = waiter.reply.send(Verdict::Outcome(Outcome::Relaunched(result)));
+        }
+    }
+
+    /// The text of its present health, for records.
+    pub(super) fn health_text(&self) -> String {
+        match &self.health {
+            Health::Dead(death) => death.to_string(),
+            Health::Healthy => "it runs".to_owned(),
+            Health::InTransition(what) => (*what).to_owned(),
+            Health::Unknown(why) => why.clone(),
+        }
+    }
+}

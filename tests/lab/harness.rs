@@ -1,0 +1,256 @@
+//! A lab of real nodes for one scenario: booted, installed as an operator would, observed from outside, and removed.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+static LABS: AtomicU32 = AtomicU32::new(0);
+
+/// A path of this repository.
+pub fn repo(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// The keyholder that is under test: `KEYHOLDER_BIN` (an optimised one, from `tests/run`), else the one cargo built.
+pub fn binary() -> PathBuf {
+    std::env::var_os("KEYHOLDER_BIN").map_or_else(|| env!("CARGO_BIN_EXE_keyholder").into(), PathBuf::from)
+}
+
+/// A lab; dropping it removes every trace, after keeping the journals if the scenario failed.
+pub struct Lab {
+    dir: PathBuf,
+    name: &'static str,
+    nodes: Vec<&'static str>,
+}
+
+impl Lab {
+    /// Boots nodes with keyholder's key made and nothing else. `name` is the scenario's, for its journals.
+    pub fn boot(name: &'static str, nodes: &[&'static str]) -> Self {
+        let base = std::env::var("KEYHOLDER_LAB_DIR").unwrap_or_else(|_| "/run/keyholder-lab-test".to_owned());
+        let number = LABS.fetch_add(1, Ordering::Relaxed);
+        let dir = PathBuf::from(format!("{base}.{}.{number}", std::process::id()));
+        let lab = Self { dir, name, nodes: nodes.to_vec() };
+        lab.lab(&[&["up"], nodes].concat());
+        lab
+    }
+
+    /// Boots `mars` and `ai-core` with the workers of `mars` as fleet.yaml lines (`agent: { unit: … }`), each unit
+    /// already written and running, and both installed through `install.sh`.
+    pub fn pair(name: &'static str, units: &[(&str, &str)], workers: &str) -> Self {
+        let lab = Self::boot(name, &["mars", "ai-core"]);
+        for (unit, body) in units {
+            lab.write("mars", &format!("/etc/systemd/system/{unit}"), body);
+        }
+        lab.sh("mars", "systemctl daemon-reload");
+        for (unit, _) in units.iter().filter(|(_, body)| !body.contains("# not started")) {
+            lab.sh("mars", &format!("systemctl start {unit}"));
+        }
+        lab.install();
+        let fleet = lab.fleet(&[("mars", "ai-core", workers), ("ai-core", "mars", "")]);
+        lab.deploy(&fleet);
+        lab
+    }
+
+    /// Copies keyholder and its installer into every node and runs it: keys are made, nothing is started yet.
+    pub fn install(&self) {
+        for node in &self.nodes {
+            self.sh(node, "mkdir -p /root/src");
+            for part in ["install.sh", "install", "units"] {
+                self.copy(&repo(part), node, "/root/src/");
+            }
+            self.copy(&binary(), node, "/root/keyholder");
+            self.sh(node, &format!("/root/src/install.sh --binary /root/keyholder --node {node}"));
+        }
+    }
+
+    /// A fleet file over (node, its watcher, its workers); each watcher is granted everything on what it watches.
+    pub fn fleet(&self, nodes: &[(&str, &str, &str)]) -> String {
+        let mut yaml = String::from("version: 1\nnodes:\n");
+        for (node, watcher, workers) in nodes {
+            let pin = self.sh(node, "keyholder key show");
+            writeln!(yaml, "  {node}:\n    address: {}:7433\n    pins: [\"{}\"]", address(node), pin.trim()).unwrap();
+            writeln!(yaml, "    watched_by: [{watcher}]").unwrap();
+            if !workers.is_empty() {
+                writeln!(yaml, "    workers:").unwrap();
+            }
+            for line in workers.lines().filter(|line| !line.trim().is_empty()) {
+                writeln!(yaml, "      {}", line.trim()).unwrap();
+            }
+        }
+        yaml.push_str("grants:\n");
+        for (node, watcher, _) in nodes {
+            writeln!(yaml, "  - {{ from: {watcher}, on: {node}, workers: [\"*\"], verbs: [status, relaunch, hold] }}").unwrap();
+        }
+        yaml
+    }
+
+    /// Puts the fleet file on every node, starts the supervisors, and waits until they see each other.
+    pub fn deploy(&self, fleet: &str) {
+        for node in &self.nodes {
+            self.write(node, "/root/fleet.yaml", fleet);
+            self.sh(node, "rm -f /etc/keyholder/fleet.yaml && /root/src/install.sh --binary /root/keyholder --fleet /root/fleet.yaml");
+        }
+        for node in &self.nodes {
+            let all_up = || {
+                let nodes = self.status(node);
+                let nodes = nodes.as_array()?;
+                (!nodes.is_empty() && nodes.iter().all(|seen| seen["state"] == "up")).then_some(())
+            };
+            wait(&format!("{node} sees its neighbours"), Duration::from_secs(10), all_up);
+        }
+    }
+
+    /// Runs `tests/lab/lab` for this lab; panics with its words if it fails.
+    pub fn lab(&self, args: &[&str]) -> String {
+        let output = self.command(args).stdin(Stdio::null()).output().expect("tests/lab/lab runs");
+        text(&output, &format!("lab {args:?}"))
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(repo("tests/lab/lab"));
+        command.arg("--dir").arg(&self.dir).args(args);
+        command
+    }
+
+    /// Runs a shell line in a node and returns its output; panics with what it said if it fails.
+    pub fn sh(&self, node: &str, line: &str) -> String {
+        let output = self.try_sh(node, line);
+        text(&output, &format!("{node}: {line}"))
+    }
+
+    /// Runs a shell line in a node, whatever comes of it.
+    pub fn try_sh(&self, node: &str, line: &str) -> Output {
+        self.command(&["exec", node, "sh", "-c", line]).stdin(Stdio::null()).output().expect("tests/lab/lab runs")
+    }
+
+    /// Starts a shell line in a node and leaves it running.
+    pub fn spawn(&self, node: &str, line: &str) -> std::process::Child {
+        let mut command = self.command(&["exec", node, "sh", "-c", line]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("tests/lab/lab runs")
+    }
+
+    /// Writes a file in a node.
+    pub fn write(&self, node: &str, path: &str, body: &str) {
+        let line = format!("mkdir -p \"$(dirname {path})\" && cat > {path}");
+        let mut child = self
+            .command(&["exec", node, "sh", "-c", &line])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("tests/lab/lab runs");
+        child.stdin.take().expect("a pipe").write_all(body.as_bytes()).expect("the node reads");
+        assert!(child.wait().expect("it ends").success(), "{node}: writing {path}");
+    }
+
+    fn copy(&self, from: &Path, node: &str, to: &str) {
+        self.lab(&["cp", from.to_str().expect("a plain path"), &format!("{node}:{to}")]);
+    }
+
+    /// Where a node's root filesystem is on this host.
+    pub fn root(&self, node: &str) -> PathBuf {
+        self.lab(&["root", node]).trim().into()
+    }
+
+    /// `keyholder status --json` as `node` sees the fleet; null while its supervisor does not answer.
+    pub fn status(&self, node: &str) -> Value {
+        let output = self.try_sh(node, "keyholder status --json");
+        serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
+    }
+
+    /// The report that `at` has of `node`.
+    pub fn node(&self, at: &str, node: &str) -> Value {
+        let nodes = self.status(at);
+        nodes.as_array().into_iter().flatten().find(|seen| seen["node"] == node).cloned().unwrap_or(Value::Null)
+    }
+
+    /// The report that `at` has of a worker of `node`.
+    pub fn worker(&self, at: &str, node: &str, worker: &str) -> Value {
+        let node = self.node(at, node);
+        node["workers"].as_array().into_iter().flatten().find(|seen| seen["worker"] == worker).cloned().unwrap_or(Value::Null)
+    }
+
+    /// A unit's property, as systemd has it.
+    pub fn property(&self, node: &str, unit: &str, property: &str) -> String {
+        self.sh(node, &format!("systemctl show -P {property} {unit}")).trim().to_owned()
+    }
+
+    /// Waits until a unit runs under another invocation than `before`, and returns it.
+    pub fn new_run(&self, node: &str, unit: &str, before: &str, within: Duration) -> String {
+        wait(&format!("{unit} on {node} runs under a new invocation"), within, || {
+            let shown = self.sh(node, &format!("systemctl show -P ActiveState -P InvocationID {unit}"));
+            let mut lines = shown.lines();
+            let (state, run) = (lines.next()?, lines.next()?);
+            (state == "active" && run != before).then(|| run.to_owned())
+        })
+    }
+
+    /// The supervisor's own journal lines of one kind (`KEYHOLDER_EVENT`), oldest first.
+    pub fn evidence(&self, node: &str, event: &str) -> Vec<String> {
+        let line = format!("journalctl --sync; journalctl -o cat --no-pager KEYHOLDER_EVENT={event}");
+        self.sh(node, &line).lines().map(str::to_owned).collect()
+    }
+
+    /// How often the supervisor of a node has relaunched a worker, by its own evidence.
+    pub fn relaunches(&self, node: &str, worker: &str) -> usize {
+        let line = format!(
+            "journalctl --sync; journalctl -o cat --no-pager KEYHOLDER_EVENT=acting KEYHOLDER_SUBJECT={node}/{worker}"
+        );
+        self.sh(node, &line).lines().filter(|line| line.starts_with("relaunching")).count()
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let kept = std::env::var_os("KEYHOLDER_LAB_JOURNALS")
+                .map_or_else(|| repo("target/lab-journals"), PathBuf::from)
+                .join(self.name);
+            for node in &self.nodes {
+                let to = kept.join(node);
+                let _ = std::fs::create_dir_all(&to);
+                let _ = self.command(&["journal", node, &to.to_string_lossy()]).output();
+            }
+            println!("the journals of {} are in {}", self.name, kept.display());
+        }
+        let _ = self.command(&["down"]).output();
+    }
+}
+
+/// The address that the lab gives to a node.
+pub fn address(node: &str) -> &'static str {
+    match node {
+        "mars" => "192.0.2.10",
+        "venus" => "192.0.2.20",
+        "luna" => "192.0.2.30",
+        "ai-core" => "192.0.2.40",
+        other => panic!("the lab has no fixed address for {other}"),
+    }
+}
+
+fn text(output: &Output, what: &str) -> String {
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{what}: {}\n{out}\n{err}", output.status);
+    out.into_owned()
+}
+
+/// Waits for a state, never for an edge: asks again until there is an answer, and panics after `within`.
+pub fn wait<T>(what: &str, within: Duration, mut ask: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(start.elapsed() < within, "waited {within:?} in vain until: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// A unit that runs until it is killed, with whatever else is said in its section.
+pub fn service(more: &str) -> String {
+    format!("[Service]\nExecStart=/bin/sleep infinity\n{more}\n")
+}
