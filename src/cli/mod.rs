@@ -1,1 +1,3 @@
-//! (being built)
+//! The command line: one file per subcommand, with its arguments and its `run`.
+
+pub mod check;

@@ -24,5 +24,6 @@ mod tests;
 
 pub use load::{Loaded, MAX_FILE, parse};
 pub use model::{BlastRadius, Fleet, Grant, Node, Policy, RepairBy, Right, Scope, Worker};
-pub use problem::{Problem, Problems, Severity};
+pub use problem::{Problem, Problems, Severity, escape};
+pub use suggest::did_you_mean;
 pub use whoami::{NODE_FILE, NODE_VARIABLE, WhoamiError, whoami};
