@@ -1,15 +1,259 @@
-//! `keyholder check`: the place of it, until its own file is merged over this one.
+//! `keyholder check`: is the fleet file good, and is this node in it? It reads files and nothing else, no network.
 
+use std::collections::BTreeSet;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Validate the fleet file, offline
-#[derive(Debug, clap::Args)]
-pub struct CheckArgs {}
+use clap::Args;
+use comfy_table::{Table, presets};
+use serde::Serialize;
 
-/// Says that it is not in this build.
+use crate::fleet::{
+    self, Fleet, Grant, Loaded, Problem, Problems, Right, Scope, Severity, WhoamiError, escape,
+};
+use crate::vocabulary::NodeName;
+
+/// Arguments of `keyholder check`.
+#[derive(Debug, Clone, Args)]
+pub struct CheckArgs {
+    /// The fleet file
+    #[arg(long, value_name = "FILE", default_value = "/etc/keyholder/fleet.yaml")]
+    pub fleet: PathBuf,
+    /// This node's name [default: NODE_NAME, then /etc/keyholder/node]
+    #[arg(long, value_name = "NAME")]
+    pub node: Option<String>,
+    /// Answer in JSON on standard output
+    #[arg(long)]
+    pub json: bool,
+    /// Say nothing unless something is wrong
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// The file is good.
+const GOOD: u8 = 0;
+/// The file, or this node's place in it, is not.
+const BAD: u8 = 1;
+/// The command line is not, as clap has it.
+const USAGE: u8 = 2;
+
+/// Checks the file and prints what it found: a summary on standard output, problems and warnings on standard error.
+///
+/// Exit code 0 if the file is good (warnings included), 1 if it is not, 2 if the command line is wrong.
 ///
 /// # Errors
-/// Always.
-pub fn run(_args: CheckArgs) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("this build has no `check`")
+/// Only if the output cannot be written.
+pub fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {
+    let terminal = io::stderr().is_terminal();
+    let colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
+    let code =
+        check(&args, fleet::whoami(args.node.as_deref()), Look { terminal, colour }, &mut out, &mut err)?;
+    Ok(ExitCode::from(code))
 }
+
+/// How problems are shown.
+#[derive(Debug, Clone, Copy)]
+struct Look {
+    terminal: bool,
+    colour: bool,
+}
+
+impl Look {
+    fn show(self, problems: &Problems, severity: Severity) -> String {
+        match (self.terminal, severity) {
+            (true, _) => problems.fancy(severity, self.colour),
+            (false, Severity::Error) => format!("{problems}\n"),
+            (false, Severity::Warning) => {
+                problems.to_string().lines().fold(String::new(), |all, line| all + "warning: " + line + "\n")
+            }
+        }
+    }
+}
+
+fn check(
+    args: &CheckArgs,
+    me: Result<NodeName, WhoamiError>,
+    look: Look,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> io::Result<u8> {
+    let file = args.fleet.to_string_lossy();
+    let (me, unnamed) = match me {
+        Ok(name) => (Some(name), None),
+        Err(WhoamiError::NotSaid(_)) => (None, None),
+        Err(error) if args.node.is_some() => {
+            writeln!(err, "error: {}", escape(&chain(&error)))?;
+            return Ok(USAGE);
+        }
+        Err(error) => (None, Some(chain(&error))),
+    };
+    let result = Fleet::load(&args.fleet);
+    let result = match unnamed {
+        Some(why) => Err(result.err().unwrap_or_default().and_first(&file, &why, "")),
+        None => place(result, me.as_ref(), &file),
+    };
+    let code = if result.is_ok() { GOOD } else { BAD };
+    if args.json {
+        serde_json::to_writer_pretty(&mut *out, &Report::of(&file, me.as_ref(), &result))?;
+        writeln!(out)?;
+        return Ok(code);
+    }
+    match &result {
+        Err(problems) => {
+            write!(err, "{}", look.show(problems, Severity::Error))?;
+            writeln!(err, "{} is not good: {}", escape(&file), count(problems.len(), "problem"))?;
+        }
+        Ok(_) if args.quiet => {}
+        Ok(loaded) => {
+            if !loaded.warnings.is_empty() {
+                write!(err, "{}", look.show(&loaded.warnings, Severity::Warning))?;
+            }
+            write!(out, "{}", summary(&file, me.as_ref(), loaded))?;
+        }
+    }
+    Ok(code)
+}
+
+/// An error and its causes on one line.
+fn chain(error: &WhoamiError) -> String {
+    let source = std::error::Error::source(error);
+    source.map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
+}
+
+/// Whether this node is in the file.
+fn place(result: Result<Loaded, Problems>, me: Option<&NodeName>, file: &str) -> Result<Loaded, Problems> {
+    let mut loaded = result?;
+    let Some(me) = me else { return Ok(loaded) };
+    match loaded.fleet.nodes.get(me) {
+        Some(node) if node.disabled => {
+            let message = format!("this node, `{me}`, is disabled: its peers refuse it");
+            loaded.warnings =
+                loaded.warnings.and_first(file, &message, "take out `disabled: true` to bring it back");
+            Ok(loaded)
+        }
+        Some(_) => Ok(loaded),
+        None => {
+            let names = loaded.fleet.nodes.keys().map(NodeName::as_str);
+            let help = fleet::did_you_mean(me.as_str(), names);
+            Err(Problems::default().and_first(file, &format!("this node, `{me}`, is not in the file"), &help))
+        }
+    }
+}
+
+/// What a program wants to know.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    ok: bool,
+    file: String,
+    node: Option<&'a NodeName>,
+    hash: Option<String>,
+    nodes: usize,
+    workers: usize,
+    grants: usize,
+    problems: Vec<&'a Problem>,
+    warnings: Vec<&'a Problem>,
+}
+
+impl<'a> Report<'a> {
+    fn of(file: &str, node: Option<&'a NodeName>, result: &'a Result<Loaded, Problems>) -> Self {
+        let fleet = result.as_ref().ok().map(|loaded| &loaded.fleet);
+        Self {
+            ok: result.is_ok(),
+            file: escape(file),
+            node,
+            hash: fleet.map(|fleet| fleet.hash.to_string()),
+            nodes: fleet.map_or(0, |fleet| fleet.nodes.len()),
+            workers: fleet.map_or(0, workers),
+            grants: fleet.map_or(0, |fleet| fleet.grants.len()),
+            problems: result.as_ref().err().map(|problems| problems.iter().collect()).unwrap_or_default(),
+            warnings: result.as_ref().map(|loaded| loaded.warnings.iter().collect()).unwrap_or_default(),
+        }
+    }
+}
+
+fn workers(fleet: &Fleet) -> usize {
+    fleet.nodes.values().map(|node| node.workers.len()).sum()
+}
+
+fn count(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+/// What the file says, for a person who wants to see at a glance that it says what was meant.
+fn summary(file: &str, me: Option<&NodeName>, loaded: &Loaded) -> String {
+    let fleet = &loaded.fleet;
+    let counts = [
+        count(fleet.nodes.len(), "node"),
+        count(workers(fleet), "worker"),
+        count(fleet.grants.len(), "grant"),
+        count(loaded.warnings.len(), "warning"),
+    ];
+    let mut nodes = table(["", "node", "address", "watched by", "workers"]);
+    for (name, node) in &fleet.nodes {
+        let mark = if me == Some(name) { "*" } else { "" };
+        let name = if node.disabled { format!("{name} (disabled)") } else { name.to_string() };
+        nodes.add_row([
+            mark,
+            &name,
+            &node.address.to_string(),
+            &list(&node.watched_by),
+            &list(node.workers.keys()),
+        ]);
+    }
+    let mut grants = table(["", "peer", "may", "on", "workers"]);
+    for grant in &fleet.grants {
+        grants.add_row(["", grant.from.as_str(), &rights(&grant.rights), grant.on.as_str(), &scope(grant)]);
+    }
+    let here = me.map_or_else(
+        || format!("not said here (--node, {} or {})", fleet::NODE_VARIABLE, fleet::NODE_FILE),
+        |me| format!("{me} (*)"),
+    );
+    let grants = if fleet.grants.is_empty() {
+        "  no grants: no peer may do anything".to_owned()
+    } else {
+        lines(&grants)
+    };
+    format!(
+        "{} is good: {}\n\n{}\n\n{grants}\n\n  this node  {here}\n  hash       {}\n",
+        escape(file),
+        counts.join(", "),
+        lines(&nodes),
+        fleet.hash
+    )
+}
+
+fn table<const N: usize>(header: [&str; N]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(header.map(str::to_uppercase));
+    table
+}
+
+/// Without the blanks that fill the last column.
+fn lines(table: &Table) -> String {
+    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}
+
+fn list<T: std::fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
+    let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    if items.is_empty() { "-".to_owned() } else { items.join(", ") }
+}
+
+fn rights(rights: &BTreeSet<Right>) -> String {
+    list(rights.iter().map(|right| match right {
+        Right::Status => "status",
+        Right::Relaunch => "relaunch",
+        Right::Hold => "hold",
+    }))
+}
+
+fn scope(grant: &Grant) -> String {
+    match &grant.workers {
+        Scope::All => "all".to_owned(),
+        Scope::Only(names) => list(names),
+    }
+}
+
+#[cfg(test)]
+mod tests;

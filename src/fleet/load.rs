@@ -33,17 +33,26 @@ impl Fleet {
         let file: Arc<str> = name.as_ref().into();
         let read = trust::read(path, MAX_FILE, geteuid())
             .map_err(|refused| Problems::of_file(&file, refused.message, refused.help))?;
-        let mut distrusted = Problems::default();
+        // What there is to say beside the text itself.
+        let mut beside = Problems::default();
         for doubt in read.doubts {
-            distrusted.push(Problem::of_file(&file, doubt.message, doubt.help));
+            beside.push(Problem::of_file(&file, doubt.message, doubt.help));
         }
         // What root obeys must come from root. Anybody else may look at a file of their own, and is told.
-        if geteuid().is_root() && !distrusted.is_empty() {
-            return Err(distrusted);
+        if geteuid().is_root() && !beside.is_empty() {
+            return Err(beside);
         }
         let mut loaded = parse(&name, &read.bytes)?;
-        distrusted.list.append(&mut loaded.warnings.list);
-        loaded.warnings.list = distrusted.list;
+        if read.public && loaded.fleet.redis.as_ref().is_some_and(|url| url.contains('@')) {
+            let path = trust::quoted(path);
+            beside.push(Problem::of_file(
+                &file,
+                "everybody on this host can read the Redis password in it",
+                format!("run: chgrp keyholder {path}; chmod 0640 {path}"),
+            ));
+        }
+        beside.list.append(&mut loaded.warnings.list);
+        loaded.warnings.list = beside.list;
         Ok(loaded)
     }
 }

@@ -25,5 +25,6 @@ mod tests;
 pub use crate::vocabulary::{BlastRadius, Policy, RepairBy};
 pub use load::{Loaded, MAX_FILE, parse};
 pub use model::{Fleet, Grant, Node, Right, Scope, Worker};
-pub use problem::{Problem, Problems, Severity};
+pub use problem::{Problem, Problems, Severity, escape};
+pub use suggest::did_you_mean;
 pub use whoami::{NODE_FILE, NODE_VARIABLE, WhoamiError, whoami};

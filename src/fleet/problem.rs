@@ -4,15 +4,18 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Serialize, Serializer};
+
 use super::render;
 
 /// How many problems are kept. Who has a hundred mistakes mends some and asks again; a hostile file cannot make more.
 pub(super) const MAX_PROBLEMS: usize = 100;
 
 /// One problem.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// The file, as it was named.
+    #[serde(serialize_with = "escaped")]
     pub file: Arc<str>,
     /// The line, from 1; 0 if it is about the file as a whole.
     pub line: u32,
@@ -25,7 +28,12 @@ pub struct Problem {
     /// What was expected, or the way out.
     pub help: String,
     /// Where it stands in the source, in bytes.
+    #[serde(skip)]
     pub(super) span: Option<(usize, usize)>,
+}
+
+fn escaped<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&escape(text))
 }
 
 impl Problem {
@@ -78,6 +86,12 @@ impl Problems {
     /// The problems, at most a hundred.
     pub fn iter(&self) -> std::slice::Iter<'_, Problem> {
         self.list.iter()
+    }
+
+    /// Puts what was found beside the file in front: which node this is, whom the file belongs to.
+    pub fn and_first(mut self, file: &str, message: &str, help: &str) -> Self {
+        self.list.insert(0, Problem::of_file(&file.into(), escape(message), escape(help)));
+        self
     }
 
     /// Whether there is none.
@@ -148,8 +162,8 @@ pub(super) fn deceives(c: char) -> bool {
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// Text from outside, made safe for a terminal and a log line.
-pub(super) fn escape(text: &str) -> String {
+/// Text from outside, made safe for a terminal and a log line: what deceives is spelt out (`\u{1b}`).
+pub fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         if deceives(c) { safe.extend(c.escape_default()) } else { safe.push(c) }

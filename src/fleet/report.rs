@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::problem::{MAX_PROBLEMS, Problem, Problems};
+use super::problem::{MAX_PROBLEMS, Problem, Problems, escape};
 use super::render;
 use super::suggest;
 
@@ -99,6 +99,8 @@ impl<'a> Report<'a> {
 
     fn problem(&self, at: At, message: String, help: String) -> Problem {
         let file = Arc::clone(&self.file);
+        // Names from the file stand in both.
+        let (message, help) = (escape(&message), escape(&help));
         if at.line == 0 {
             return Problem::of_file(&file, message, help);
         }

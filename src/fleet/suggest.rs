@@ -5,8 +5,8 @@ const MAX_LEN: usize = 64;
 /// How many names a help text lists at most.
 const MAX_LISTED: usize = 12;
 
-/// The closest of `known` as a question; else what there is; else nothing.
-pub(super) fn did_you_mean<'k>(given: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
+/// The closest of `known` as a question ("did you mean `mars`?"); else a list of what there is; else nothing.
+pub fn did_you_mean<'k>(given: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
     if let Some(close) = closest(given, known.clone()) {
         return format!("did you mean `{close}`?");
     }

@@ -26,6 +26,8 @@ pub(super) struct Refused {
 pub(super) struct ReadFile {
     pub bytes: Vec<u8>,
     pub doubts: Vec<Refused>,
+    /// Whether everybody on the host may read it.
+    pub public: bool,
 }
 
 /// Reads at most `limit` bytes. Owner and mode are those of the file that is then read, not of its name.
@@ -50,7 +52,7 @@ pub(super) fn read(path: &Path, limit: usize, me: Uid) -> Result<ReadFile, Refus
     if bytes.len() > limit {
         return Err(refused(TOO_LARGE.0, TOO_LARGE.1));
     }
-    Ok(ReadFile { bytes, doubts })
+    Ok(ReadFile { bytes, doubts, public: metadata.mode() & 0o004 != 0 })
 }
 
 /// `O_NONBLOCK`, so that a pipe under that name is looked at and refused instead of waited for.
@@ -112,7 +114,7 @@ fn refused(message: &str, help: &str) -> Refused {
 }
 
 /// A path as it can be pasted into a shell.
-fn quoted(path: &Path) -> String {
+pub(super) fn quoted(path: &Path) -> String {
     let text = path.to_string_lossy();
     let plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'.' | b'_' | b'-'));
     if plain { text.into_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }

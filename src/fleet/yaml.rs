@@ -123,11 +123,21 @@ fn syntax_error(error: &serde_yaml::Error, source: &str) -> SyntaxError {
             return SyntaxError {
                 at,
                 message: format!("this is not YAML: {text}"),
-                help: "expected `key: value`; look at the indentation, quotes and brackets here and on the line above".to_owned(),
+                help: syntax_help(at, source).to_owned(),
             };
         }
     };
     SyntaxError { at, message: message.to_owned(), help: help.to_owned() }
+}
+
+/// The most likely cause: an address in brackets is a list to YAML.
+fn syntax_help(at: At, source: &str) -> &'static str {
+    let line = source.lines().nth((at.line as usize).saturating_sub(1)).unwrap_or_default();
+    if line.contains("address: [") {
+        "an IPv6 address must stand in quotes: \"[2001:db8::40]:7433\""
+    } else {
+        "expected `key: value`; look at the indentation, quotes and brackets here and on the line above"
+    }
 }
 
 const TOO_DEEP: (&str, &str) = ("this is nested too deeply", "expected at most six levels");

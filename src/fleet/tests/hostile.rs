@@ -21,11 +21,8 @@ fn broken_yaml_is_one_problem_with_its_place() {
         assert!(found[0].starts_with(&format!("fleet.yaml:{place}: this is not YAML: ")), "{found:?}");
         assert!(!found[0].contains(" at line "), "{found:?}");
     }
-    insta::assert_snapshot!("syntax_fancy", {
-        load("version: 1\nnodes:\n  mars:\n    address: [::1]:7433\n")
-            .unwrap_err()
-            .fancy(super::Severity::Error, false)
-    });
+    let ipv6 = "version: 1\nnodes:\n  mars:\n    address: [::1]:7433\n";
+    insta::assert_snapshot!("syntax_fancy", load(ipv6).unwrap_err().fancy(super::Severity::Error, false));
 }
 
 #[test]

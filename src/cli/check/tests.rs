@@ -1,0 +1,150 @@
+use std::path::Path;
+
+use super::*;
+
+const EXAMPLE: &str = r#"version: 1
+nodes:
+  ai-core:
+    address: 192.0.2.40:7433
+    pins: ["sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"]
+    watched_by: [mars]
+    workers: { write: { lane: write }, read: { lane: read } }
+  mars:
+    address: 192.0.2.10:7433
+    pins: ["sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"]
+    watched_by: [ai-core]
+    workers: { agent: { unit: ai-agent.service }, read: { lane: read } }
+grants:
+  - { from: ai-core, on: mars, workers: ["*"], verbs: [status, relaunch, hold] }
+  - { from: mars, on: ai-core, workers: [read, write], verbs: [status, relaunch] }
+"#;
+const PLAIN: Look = Look { terminal: false, colour: false };
+
+/// Runs `check` on `text` in a directory of its own; paths in the answer are shortened.
+fn check_text(text: &str, me: Result<NodeName, WhoamiError>, flags: &[&str]) -> (u8, String, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let fleet = dir.path().join("fleet.yaml");
+    std::fs::write(&fleet, text).unwrap();
+    let args = CheckArgs { fleet, node: None, json: flags.contains(&"--json"), quiet: flags.contains(&"-q") };
+    check_args(&args, me, dir.path())
+}
+
+fn check_args(args: &CheckArgs, me: Result<NodeName, WhoamiError>, dir: &Path) -> (u8, String, String) {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let code = check(args, me, PLAIN, &mut out, &mut err).unwrap();
+    let short =
+        |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().replace(&format!("{}/", dir.display()), "");
+    (code, short(out), short(err))
+}
+
+fn unsaid() -> Result<NodeName, WhoamiError> {
+    Err(WhoamiError::NotSaid("/etc/keyholder/node".into()))
+}
+
+fn node(name: &str) -> Result<NodeName, WhoamiError> {
+    Ok(name.parse().unwrap())
+}
+
+#[test]
+fn a_good_file_is_summed_up() {
+    let (code, out, err) = check_text(EXAMPLE, node("mars"), &[]);
+    assert_eq!((code, err.as_str()), (GOOD, ""));
+    insta::assert_snapshot!("good", out);
+    let (code, out, _) = check_text(EXAMPLE, unsaid(), &[]);
+    assert_eq!(code, GOOD);
+    assert!(out.contains("this node  not said here (--node, NODE_NAME or /etc/keyholder/node)"), "{out}");
+}
+
+#[test]
+fn quiet_means_nothing_at_all_when_it_is_good() {
+    assert_eq!(check_text(EXAMPLE, node("mars"), &["-q"]), (GOOD, String::new(), String::new()));
+    let unwatched = EXAMPLE.replace("    watched_by: [mars]\n", "");
+    assert_eq!(check_text(&unwatched, node("mars"), &["-q"]), (GOOD, String::new(), String::new()));
+    let (code, _, err) = check_text(&unwatched, node("mars"), &[]);
+    assert_eq!(code, GOOD);
+    assert!(err.starts_with("warning: fleet.yaml:3:3: nobody watches node `ai-core`"), "{err}");
+}
+
+#[test]
+fn a_bad_file_says_everything_on_standard_error() {
+    let bad = EXAMPLE.replace("version: 1", "version: 7").replace("lane: read", "lane: reed");
+    for flags in [&[][..], &["-q"]] {
+        let (code, out, err) = check_text(&bad, node("mars"), flags);
+        assert_eq!((code, out.as_str()), (BAD, ""));
+        assert_eq!(err.lines().count(), 4, "{err}");
+        assert!(err.ends_with("fleet.yaml is not good: 3 problems\n"), "{err}");
+    }
+}
+
+#[test]
+fn a_node_that_is_not_in_the_file_is_a_problem() {
+    let (code, out, err) = check_text(EXAMPLE, node("marz"), &[]);
+    assert_eq!((code, out.as_str()), (BAD, ""));
+    assert_eq!(
+        err,
+        "fleet.yaml: this node, `marz`, is not in the file (did you mean `mars`?)\nfleet.yaml is not good: 1 problem\n"
+    );
+    let disabled = EXAMPLE.replace("  mars:\n", "  mars:\n    disabled: true\n");
+    let (code, _, err) = check_text(&disabled, node("mars"), &[]);
+    assert_eq!(code, GOOD);
+    assert!(
+        err.starts_with("warning: fleet.yaml: this node, `mars`, is disabled: its peers refuse it"),
+        "{err}"
+    );
+}
+
+#[test]
+fn a_wrong_name_on_the_command_line_is_wrong_usage_and_elsewhere_a_problem() {
+    let bad = || fleet::whoami(Some("a:b"));
+    let args =
+        CheckArgs { fleet: "/nonexistent".into(), node: Some("a:b".into()), json: false, quiet: false };
+    let (code, out, err) = check_args(&args, bad(), Path::new("/"));
+    assert_eq!((code, out.as_str()), (USAGE, ""));
+    assert!(
+        err.starts_with("error: --node does not hold a node's name: \"a:b\" is not a node name"),
+        "{err}"
+    );
+    let (code, _, err) = check_text(EXAMPLE, bad(), &[]);
+    assert_eq!(code, BAD);
+    assert!(err.contains("does not hold a node's name"), "{err}");
+}
+
+#[test]
+fn a_missing_file_is_a_problem_with_a_way_out() {
+    let args = CheckArgs { fleet: "/nonexistent/fleet.yaml".into(), node: None, json: false, quiet: true };
+    let (code, _, err) = check_args(&args, unsaid(), Path::new("/nonexistent"));
+    assert_eq!(code, BAD);
+    assert_eq!(
+        err,
+        "fleet.yaml: cannot read fleet.yaml: No such file or directory (os error 2) (expected a file there; is the name \
+         right?)\nfleet.yaml is not good: 1 problem\n"
+    );
+}
+
+#[test]
+fn json_is_for_programs() {
+    let (code, out, err) = check_text(EXAMPLE, node("mars"), &["--json"]);
+    assert_eq!((code, err.as_str()), (GOOD, ""));
+    insta::assert_snapshot!("json_good", out);
+    let (code, out, err) =
+        check_text(&EXAMPLE.replace("version: 1", "version: \"\\e\""), node("mars"), &["--json"]);
+    assert_eq!((code, err.as_str()), (BAD, ""));
+    insta::assert_snapshot!("json_bad", out);
+}
+
+#[test]
+fn the_arguments_are_what_the_manual_says() {
+    #[derive(Debug, clap::Parser)]
+    struct Wrapper {
+        #[command(flatten)]
+        args: CheckArgs,
+    }
+    let parse = |args: &[&str]| {
+        <Wrapper as clap::Parser>::try_parse_from(["check"].iter().chain(args)).map(|wrapper| wrapper.args)
+    };
+    let args = parse(&[]).unwrap();
+    assert_eq!(args.fleet, Path::new("/etc/keyholder/fleet.yaml"));
+    let args = parse(&["--fleet", "f", "--node", "mars", "--json", "-q"]).unwrap();
+    assert_eq!((args.node.as_deref(), args.json, args.quiet), (Some("mars"), true, true));
+    assert_eq!(parse(&["extra"]).unwrap_err().exit_code(), i32::from(USAGE));
+}
