@@ -152,7 +152,9 @@ pub(super) fn node(name: &str, state: NodeState, workers: Vec<WorkerReport>) -> 
 /// What a command printed and how it ended, for snapshots.
 pub(super) fn told(command: &mut Command) -> String {
     let output = command.output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let text = |bytes: &[u8]| {
+        String::from_utf8(bytes.to_vec()).unwrap().replace(env!("CARGO_PKG_VERSION"), "VERSION")
+    };
     format!(
         "exit {}\n--- stdout\n{}--- stderr\n{}",
         output.status.code().unwrap(),
