@@ -3,13 +3,13 @@
 use std::process::ExitCode;
 
 use super::ask::{beside_the_point, outcome};
-use super::exit;
+use super::exit::{self, Exit};
 use super::link::{Link, LinkArgs, QUESTION_DEADLINE};
 use super::render::{self, Look};
 use super::screen::{self, ColorArgs};
 use super::subject::Subject;
 use super::watch;
-use crate::peer::wire::{NodeReport, Outcome, Verb};
+use crate::peer::wire::{NodeReport, Outcome, Refusal, Verb};
 
 /// Show nodes and workers: health, since when, which run, what was done last
 ///
@@ -43,6 +43,9 @@ pub struct StatusArgs {
 pub fn run(args: StatusArgs) -> anyhow::Result<ExitCode> {
     let mut link = args.link.open()?;
     if args.watch {
+        if args.subject.is_some() {
+            exists(&mut link, args.subject.as_ref())?;
+        }
         return watch::run(&args, link);
     }
     let reports = ask(&mut link, args.subject.as_ref(), args.json)?;
@@ -72,6 +75,15 @@ fn ask(link: &mut Link, subject: Option<&Subject>, json: bool) -> anyhow::Result
         | Outcome::Explained(_)
         | Outcome::Audit(_)
         | Outcome::Watching => Err(beside_the_point("status")),
+    }
+}
+
+/// Ends a watch for something that there is not: it would stay empty for ever. Any other refusal may pass while it is
+/// watched.
+fn exists(link: &mut Link, subject: Option<&Subject>) -> anyhow::Result<()> {
+    match ask(link, subject, false) {
+        Err(error) if error.is::<Refusal>() && exit::of(&error) != Exit::NoSuch => Ok(()),
+        asked => asked.map(drop),
     }
 }
 

@@ -106,3 +106,80 @@ impl View {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::BlastRadius;
+
+    fn worker(node: &str, name: &str, class: Class) -> WorkerReport {
+        WorkerReport {
+            node: node.parse().unwrap(),
+            worker: name.parse().unwrap(),
+            unit: "x.service".parse().unwrap(),
+            blast_radius: BlastRadius::Normal,
+            class,
+            why: String::new(),
+            for_ms: 1_000,
+            invocation: None,
+            doing: String::new(),
+            due_in_ms: Some(5_000),
+            last_act: None,
+            last_act_ms: Some(0),
+            held_for_ms: None,
+            quarantined: false,
+        }
+    }
+
+    fn node(name: &str, workers: Vec<WorkerReport>) -> NodeReport {
+        NodeReport {
+            node: name.parse().unwrap(),
+            state: NodeState::Up,
+            why: String::new(),
+            version: None,
+            fleet_hash: None,
+            degraded: Vec::new(),
+            workers,
+        }
+    }
+
+    #[test]
+    fn changes_fall_into_place_and_everything_ages() {
+        let (start, here) = (Instant::now(), "mars".parse().unwrap());
+        let mut view = View::new(start);
+        let first = node("mars", vec![worker("mars", "b", Class::Healthy)]);
+        view.take(ServerFrame::Snapshot(first), &here, None, start);
+        let later = start + Duration::from_secs(3);
+        for (name, before) in [("b", Some(Class::Healthy)), ("a", None)] {
+            let dead = worker("mars", name, Class::Dead);
+            let changed = view.take(ServerFrame::Change(dead.clone()), &here, None, later);
+            assert_eq!(changed, Changed::Worker(dead, before));
+        }
+        let reports = view.reports(later + Duration::from_secs(6));
+        let told: Vec<_> = reports[0]
+            .workers
+            .iter()
+            .map(|w| (w.worker.as_str(), w.for_ms, w.due_in_ms, w.last_act_ms))
+            .collect();
+        assert_eq!(told, [("a", 7_000, Some(0), Some(6_000)), ("b", 7_000, Some(0), Some(6_000))]);
+        let changed = view.take(ServerFrame::Leaving, &here, None, later);
+        assert!(matches!(changed, Changed::Node(report) if report.state == NodeState::Leaving));
+    }
+
+    #[test]
+    fn only_what_is_asked_about_is_seen() {
+        let (now, here) = (Instant::now(), "mars".parse().unwrap());
+        let subject: Subject = "mars/a".parse().unwrap();
+        let mut view = View::new(now);
+        let both = node("mars", vec![worker("mars", "a", Class::Healthy), worker("mars", "b", Class::Dead)]);
+        view.take(ServerFrame::Snapshot(both), &here, Some(&subject), now);
+        view.take(ServerFrame::Snapshot(node("venus", Vec::new())), &here, Some(&subject), now);
+        for (node, name) in [("mars", "b"), ("venus", "a"), ("earth", "a")] {
+            let change = ServerFrame::Change(worker(node, name, Class::Dead));
+            assert_eq!(view.take(change, &here, Some(&subject), now), Changed::Nothing);
+        }
+        let reports = view.reports(now);
+        assert_eq!((reports.len(), reports[0].workers.len()), (1, 1));
+        assert_eq!(reports[0].workers[0].class, Class::Healthy);
+    }
+}

@@ -11,6 +11,7 @@ use super::status::{StatusArgs, look};
 use super::view::{Changed, View};
 use super::{render, screen};
 use crate::peer::wire::{Outcome, ServerFrame, Verb};
+use crate::vocabulary::printable;
 
 /// How often ages move on a terminal.
 const TICK: Duration = Duration::from_secs(1);
@@ -51,8 +52,8 @@ pub(super) fn run(args: &StatusArgs, mut link: Link) -> anyhow::Result<ExitCode>
             Err(error) if error.is::<LinkError>() => error,
             Err(error) => return Err(error),
         };
+        screen::complain(&format!("keyholder: {}; asking again", printable(&format!("{lost:#}"))));
         link = loop {
-            screen::complain(&format!("keyholder: {lost:#}; asking again"));
             thread::sleep(AGAIN);
             if let Ok(link) = args.link.open() {
                 break link;
@@ -127,7 +128,7 @@ fn redraw(text: &str) -> String {
     for line in text.lines() {
         screen.push_str(line);
         screen.push_str(CLEAR_LINE);
-        screen.push_str("\r\n");
+        screen.push('\n');
     }
     screen.push_str(CLEAR_REST);
     screen

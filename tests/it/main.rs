@@ -2,3 +2,4 @@
 
 mod units;
 mod fleet;
+mod cli;

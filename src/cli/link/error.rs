@@ -79,8 +79,8 @@ pub enum LinkError {
         length: usize,
     },
     /// It refused the connection itself.
-    #[error(transparent)]
-    Refused(Refusal),
+    #[error("the supervisor refused the connection")]
+    Refused(#[source] Refusal),
     /// Another error of the socket.
     #[error("talking to the supervisor on {} failed", path.display())]
     Io {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, setsockopt, socket, sockopt};
-use nix::sys::time::TimeVal;
+use nix::sys::time::{TimeVal, TimeValLike};
 
 use super::error::{LinkError, Stage};
 use crate::peer::wire::{ClientFrame, MAX_REPLY, ServerFrame};
@@ -33,8 +33,8 @@ impl Frames {
     pub(super) fn connect(path: &Path, deadline: Duration) -> Result<Self, LinkError> {
         let connected = || -> nix::Result<UnixStream> {
             let fd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
-            let seconds = deadline.as_secs().max(1).try_into().unwrap_or(i64::MAX);
-            setsockopt(&fd, sockopt::SendTimeout, &TimeVal::new(seconds, 0))?;
+            let limit = TimeVal::nanoseconds(deadline.as_nanos().try_into().unwrap_or(i64::MAX));
+            setsockopt(&fd, sockopt::SendTimeout, &limit)?;
             connect(fd.as_raw_fd(), &UnixAddr::new(path)?)?;
             Ok(UnixStream::from(fd))
         };

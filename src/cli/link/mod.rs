@@ -5,6 +5,8 @@
 
 mod error;
 mod frames;
+#[cfg(test)]
+mod tests;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -29,7 +29,9 @@ pub fn explanation(explanation: &Explanation, paint: Paint) -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "  {name:<12}{value}");
     };
-    row("why", printable(&worker.why).into_owned());
+    if !worker.why.is_empty() {
+        row("why", printable(&worker.why).into_owned());
+    }
     row("invocation", worker.invocation.map_or_else(|| "none known".to_owned(), |id| id.to_string()));
     if let Some(act) = &worker.last_act {
         let ago = worker.last_act_ms.map(|ago| format!(", {} ago", ms(ago))).unwrap_or_default();

@@ -25,8 +25,9 @@ pub struct Look<'a> {
 pub fn fleet(reports: &[NodeReport], look: &Look) -> String {
     let mut text = String::new();
     let names = reports.iter().map(|report| report.node.as_str().len()).max().unwrap_or(0);
+    let states = reports.iter().map(|report| state(report.state).0.len()).max().unwrap_or(0);
     for report in reports {
-        node(&mut text, report, names, look);
+        node(&mut text, report, (names, states), look);
     }
     if look.server.version != look.version {
         let _ = writeln!(
@@ -52,18 +53,24 @@ pub fn fleet(reports: &[NodeReport], look: &Look) -> String {
     text
 }
 
-fn node(text: &mut String, report: &NodeReport, names: usize, look: &Look) {
+fn node(text: &mut String, report: &NodeReport, (names, states): (usize, usize), look: &Look) {
     let (word, tone) = state(report.state);
     let version = report.version.as_deref().map(printable);
     // Writing to a String cannot fail, here and below.
-    let _ = write!(text, "{:names$}  {}", report.node, look.paint.on(tone, word));
+    let mut told = format!(
+        "{:names$}  {}{:fill$}",
+        report.node,
+        look.paint.on(tone, word),
+        "",
+        fill = states.saturating_sub(word.len())
+    );
     if let Some(version) = version.as_deref() {
-        let _ = write!(text, "  keyholder {version}");
+        let _ = write!(told, "  keyholder {version}");
     }
     if !report.why.is_empty() && report.state != NodeState::Up {
-        let _ = write!(text, "  {}", printable(&report.why));
+        let _ = write!(told, "  {}", printable(&report.why));
     }
-    text.push('\n');
+    let _ = writeln!(text, "{}", told.trim_end());
     let mut more = |line: String| {
         let _ = writeln!(text, "{:names$}  {line}", "");
     };

@@ -10,8 +10,10 @@ use crate::peer::wire::{NodeReport, NodeState, WorkerReport};
 use crate::vocabulary::{clipped, printable};
 
 const HEADER: [&str; 7] = ["NODE", "WORKER", "UNIT", "HEALTH", "SINCE", "INVOCATION", "LAST ACT"];
-/// Less than this is too little to say anything in the last column.
+/// How much the last column needs to say when.
 const LAST_ACT_MIN: usize = 12;
+/// How much it needs to say what as well; with less than this only the time is shown, and `explain` has the rest.
+const LAST_ACT_WORDS: usize = 24;
 
 /// One line per worker, none longer than the look's width as long as the names themselves fit.
 pub(super) fn table(reports: &[NodeReport], look: &Look) -> String {
@@ -38,6 +40,9 @@ pub(super) fn table(reports: &[NodeReport], look: &Look) -> String {
     }
     let left = width.saturating_sub(fixed(&rows)).max(LAST_ACT_MIN);
     for [.., last] in &mut rows {
+        if left < LAST_ACT_WORDS && last.chars().count() > left {
+            last.truncate(last.find(':').unwrap_or(last.len()));
+        }
         *last = clipped(last, left).into_owned();
     }
 
@@ -61,7 +66,7 @@ fn row(state: NodeState, worker: &WorkerReport) -> [String; 7] {
         ms(worker.for_ms),
         worker.invocation.map_or_else(|| "-".to_owned(), |id| id.short()),
         match (&worker.last_act, worker.last_act_ms) {
-            (Some(act), Some(ago)) => format!("{}, {} ago", printable(act), ms(ago)),
+            (Some(act), Some(ago)) => format!("{} ago: {}", ms(ago), printable(act)),
             (Some(act), None) => printable(act).into_owned(),
             (None, _) => "-".to_owned(),
         },

@@ -1,1 +1,342 @@
+use std::time::Duration;
 
+use super::*;
+use crate::cli::screen::Paint;
+use crate::fleet::BlastRadius;
+use crate::peer::wire::{
+    AuditLine, Explanation, Hello, NodeReport, Outcome, Refusal, RefusalCode, RelaunchFailed, Relaunched,
+    WorkerReport,
+};
+use crate::vocabulary::{BootNonce, FleetHash, InvocationId, Target};
+
+const HOSTILE: &str = "\x1b]0;pwned\x07\x1b[2J\u{9b}31m\u{202e}live\r\nmars/agent is running again";
+
+fn server() -> Hello {
+    Hello {
+        node: "mars".parse().unwrap(),
+        version: "0.1.0".to_owned(),
+        boot_nonce: BootNonce::from_bytes([1; 16]),
+        fleet_hash: FleetHash::of(b"fleet"),
+    }
+}
+
+fn worker(node: &str, name: &str, unit: &str, class: Class) -> WorkerReport {
+    WorkerReport {
+        node: node.parse().unwrap(),
+        worker: name.parse().unwrap(),
+        unit: unit.parse().unwrap(),
+        blast_radius: BlastRadius::Normal,
+        class,
+        why: String::new(),
+        for_ms: 11_400_000,
+        invocation: Some(InvocationId::from_bytes([0x77; 16])),
+        doing: String::new(),
+        due_in_ms: None,
+        last_act: None,
+        last_act_ms: None,
+        held_for_ms: None,
+        quarantined: false,
+    }
+}
+
+fn node(name: &str, state: NodeState, workers: Vec<WorkerReport>) -> NodeReport {
+    NodeReport {
+        node: name.parse().unwrap(),
+        state,
+        why: String::new(),
+        version: Some("0.1.0".to_owned()),
+        fleet_hash: Some(FleetHash::of(b"fleet")),
+        degraded: Vec::new(),
+        workers,
+    }
+}
+
+fn shown(reports: &[NodeReport], width: u16, colour: bool) -> String {
+    let server = server();
+    fleet(reports, &Look { width, paint: Paint(colour), server: &server, version: "0.1.0" })
+}
+
+/// Every class once, with all there is to say about it.
+fn every_class() -> NodeReport {
+    let healthy = WorkerReport {
+        last_act: Some("relaunched by ai-core".to_owned()),
+        last_act_ms: Some(302_000),
+        ..worker("mars", "agent", "ai-agent.service", Class::Healthy)
+    };
+    let starting = WorkerReport {
+        why: "systemd is starting it".to_owned(),
+        for_ms: 420,
+        ..worker("mars", "indexer", "indexer.service", Class::Starting)
+    };
+    let held = WorkerReport {
+        why: "stopped".to_owned(),
+        held_for_ms: Some(1_750_000),
+        ..worker("mars", "proxy", "apache2.service", Class::Held)
+    };
+    let dead = WorkerReport {
+        why: "killed by SIGKILL.".to_owned(),
+        for_ms: 12,
+        doing: "relaunching it".to_owned(),
+        ..worker("mars", "read", "keyholder-lane-read.service", Class::Dead)
+    };
+    let quarantined = WorkerReport {
+        why: "its start limit is reached".to_owned(),
+        quarantined: true,
+        due_in_ms: Some(480_000),
+        invocation: None,
+        last_act: Some("relaunch by mars failed: the unit failed to start".to_owned()),
+        last_act_ms: Some(120_000),
+        ..worker("mars", "write", "keyholder-lane-write.service", Class::Dead)
+    };
+    let unknown = WorkerReport {
+        why: "the system bus does not answer".to_owned(),
+        ..worker("mars", "zed", "zed.service", Class::Unknown)
+    };
+    node("mars", NodeState::Up, vec![healthy, starting, held, dead, quarantined, unknown])
+}
+
+#[test]
+fn every_class_at_both_widths() {
+    insta::assert_snapshot!("classes_80", shown(&[every_class()], 80, false));
+    insta::assert_snapshot!("classes_120", shown(&[every_class()], 120, false));
+    insta::assert_snapshot!(
+        "classes_colour",
+        shown(&[every_class()], 120, true).escape_debug().to_string().replace("\\n", "\n")
+    );
+}
+
+#[test]
+fn every_node_state_with_what_has_drifted_and_what_is_degraded() {
+    let mut reports = vec![NodeReport {
+        degraded: vec!["the state directory is full: records are kept in memory only".to_owned()],
+        ..node("mars", NodeState::Up, vec![worker("mars", "agent", "ai-agent.service", Class::Healthy)])
+    }];
+    for (name, state, why) in [
+        (
+            "ai-core",
+            NodeState::SupervisorDead,
+            "the host answers, its supervisor does not, for 12 s; knocking",
+        ),
+        (
+            "venus",
+            NodeState::Unreachable,
+            "no answer for 12 s: down or cut off, from here these look the same",
+        ),
+        ("earth", NodeState::Starting, "it boots"),
+        ("pluto", NodeState::Leaving, "it shuts down or reboots"),
+        ("ceres", NodeState::Unknown, "not watched from here"),
+    ] {
+        reports.push(NodeReport {
+            why: why.to_owned(),
+            ..node(name, state, vec![worker(name, "write", "keyholder-lane-write.service", Class::Healthy)])
+        });
+    }
+    reports[1].version = Some("0.0.9".to_owned());
+    reports[1].fleet_hash = Some(FleetHash::of(b"another"));
+    reports[5].version = None;
+    reports[5].fleet_hash = None;
+    reports[5].workers.clear();
+    insta::assert_snapshot!(shown(&reports, 100, false));
+}
+
+#[test]
+fn a_healthy_fleet_has_nothing_more_to_say() {
+    let report =
+        node("mars", NodeState::Up, vec![worker("mars", "agent", "ai-agent.service", Class::Healthy)]);
+    insta::assert_snapshot!(shown(std::slice::from_ref(&report), 80, false));
+    assert_eq!(shown(&[], 80, false), "");
+    let older = Hello { version: "0.0.9".to_owned(), ..server() };
+    let look = Look { width: 80, paint: Paint(false), server: &older, version: "0.1.0" };
+    assert!(fleet(&[report], &look).contains("systemctl restart keyholder.service"));
+}
+
+#[test]
+fn the_longest_names_keep_one_line_per_worker() {
+    let long = "n".repeat(63);
+    let unit = format!("{}.service", "u".repeat(247));
+    let report = NodeReport {
+        workers: vec![WorkerReport {
+            last_act: Some("x".repeat(5000)),
+            ..worker(&long, &long, &unit, Class::Healthy)
+        }],
+        ..node(&long, NodeState::Up, Vec::new())
+    };
+    let text = shown(&[report], 80, false);
+    assert_eq!(text.lines().count(), 4, "{text}");
+    assert!(text.lines().last().unwrap().ends_with('…'));
+}
+
+#[test]
+fn at_80_columns_a_usual_fleet_fits() {
+    let text = shown(&[every_class()], 80, false);
+    let table = text.lines().skip_while(|line| !line.starts_with("NODE")).take_while(|line| !line.is_empty());
+    for line in table {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+}
+
+#[test]
+fn nothing_hostile_reaches_the_terminal() {
+    let h = || HOSTILE.to_owned();
+    let hostile = WorkerReport {
+        why: h(),
+        doing: h(),
+        last_act: Some(h()),
+        ..worker("mars", "agent", "ai-agent.service", Class::Dead)
+    };
+    let report = NodeReport {
+        why: h(),
+        version: Some(h()),
+        degraded: vec![h()],
+        ..node("mars", NodeState::Starting, vec![hostile.clone()])
+    };
+    let target: Target = "mars/agent".parse().unwrap();
+    let failed = RelaunchFailed {
+        unit: "ai-agent.service".parse().unwrap(),
+        why: h(),
+        job: Some(h()),
+        took_us: 1,
+        log: vec![h()],
+    };
+    let line = AuditLine { seq: 1, at: h(), event: h(), by: h(), subject: h(), text: h() };
+    let explained = Explanation { report: hostile.clone(), observed: vec![h()], decided: vec![h()] };
+    let degraded = Relaunched { degraded: vec![h()], ..done() };
+    for text in [
+        shown(&[report], 80, false),
+        change(Some(Class::Healthy), &hostile),
+        relaunched(&target, &Outcome::Failed(failed), Duration::ZERO).unwrap(),
+        relaunched(&target, &Outcome::Relaunched(degraded), Duration::ZERO).unwrap(),
+        audit(&[line]),
+        explanation(&explained, Paint(false)),
+    ] {
+        assert!(!text.contains(['\x1b', '\u{9b}', '\u{202e}', '\r', '\x07']), "{text:?}");
+        // Nor can it pass for a line of its own.
+        assert!(!text.lines().any(|line| line == "mars/agent is running again"), "{text}");
+        assert!(text.contains("\\x1b]0;pwned"), "{text}");
+    }
+}
+
+fn done() -> Relaunched {
+    Relaunched {
+        unit: "ai-agent.service".parse().unwrap(),
+        before: Some(InvocationId::from_bytes([0x77; 16])),
+        invocation: InvocationId::from_bytes([0x3f; 16]),
+        took_us: 4_080,
+        settled: true,
+        shared: false,
+        break_glass: false,
+        degraded: Vec::new(),
+    }
+}
+
+#[test]
+fn every_outcome_of_a_relaunch() {
+    let target: Target = "mars/agent".parse().unwrap();
+    let failed = RelaunchFailed {
+        unit: "ai-agent.service".parse().unwrap(),
+        why: "its start job failed: exit code 203 (the binary cannot be run)".to_owned(),
+        job: Some("failed".to_owned()),
+        took_us: 85_200,
+        log: vec![
+            "Nov 29 12:00:01 mars systemd[1]: ai-agent.service: Failed at step EXEC".to_owned(),
+            "Nov 29 12:00:01 mars systemd[1]: Failed to start ai-agent.service.".to_owned(),
+        ],
+    };
+    let without = RelaunchFailed { job: None, log: Vec::new(), ..failed.clone() };
+    let mut text = String::new();
+    for (outcome, ms) in [
+        (Outcome::Relaunched(done()), 1006),
+        (Outcome::Relaunched(Relaunched { settled: false, before: None, ..done() }), 6),
+        (
+            Outcome::Relaunched(Relaunched {
+                shared: true,
+                break_glass: true,
+                degraded: vec!["the system bus is gone".to_owned()],
+                ..done()
+            }),
+            1090,
+        ),
+        (Outcome::AlreadyRecovered { invocation: InvocationId::from_bytes([0x3f; 16]) }, 1),
+        (Outcome::Failed(failed), 90),
+        (Outcome::Failed(without), 90),
+    ] {
+        text += &relaunched(&target, &outcome, Duration::from_millis(ms)).unwrap();
+        text.push('\n');
+    }
+    insta::assert_snapshot!(text);
+    assert_eq!(relaunched(&target, &Outcome::Watching, Duration::ZERO), None);
+}
+
+#[test]
+fn holds_and_releases() {
+    let target: Target = "mars/write".parse().unwrap();
+    let mut text = held(&target, 1_800_000);
+    for (hold, quarantine) in [(true, true), (true, false), (false, true), (false, false)] {
+        text += &released(&target, hold, quarantine);
+    }
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_refusal_is_named_as_on_the_wire() {
+    assert_eq!(refused(&Refusal::new(RefusalCode::NoGrant, "")), "refused (no_grant)");
+    assert_eq!(refused(&Refusal::new(RefusalCode::UnknownWorker, "")), "refused (unknown_worker)");
+}
+
+#[test]
+fn an_explanation_says_all_it_knows() {
+    let mut reports = every_class().workers;
+    let quarantined = reports.remove(4);
+    let explained = Explanation {
+        report: WorkerReport {
+            blast_radius: BlastRadius::Critical,
+            held_for_ms: Some(60_000),
+            doing: "waiting".to_owned(),
+            ..quarantined
+        },
+        observed: vec!["ActiveState=failed SubState=failed".to_owned(), "Result=exit-code".to_owned()],
+        decided: vec![
+            "3 relaunches within 10m 00s: quarantine".to_owned(),
+            "nothing until it is due".to_owned(),
+        ],
+    };
+    insta::assert_snapshot!(explanation(&explained, Paint(false)));
+}
+
+#[test]
+fn the_audit_is_aligned_and_says_what_is_missing() {
+    let line = |seq, event: &str, by: &str, subject: &str| AuditLine {
+        seq,
+        at: format!("2026-11-29T13:00:0{seq}Z"),
+        event: event.to_owned(),
+        by: by.to_owned(),
+        subject: subject.to_owned(),
+        text: "one clear sentence".to_owned(),
+    };
+    let lines = [
+        line(1, "supervisor", "local", ""),
+        line(2, "ordered", "ai-core", "mars/agent"),
+        line(5, "refused", "uid 1000", "mars/write"),
+    ];
+    insta::assert_snapshot!(audit(&lines));
+    assert_eq!(audit(&[]), "the audit trail is empty\n");
+}
+
+#[test]
+fn a_change_says_what_it_was_before() {
+    let dead = WorkerReport {
+        why: "exited with code 1".to_owned(),
+        due_in_ms: Some(118_000),
+        ..worker("mars", "agent", "ai-agent.service", Class::Dead)
+    };
+    let healthy = worker("mars", "agent", "ai-agent.service", Class::Healthy);
+    insta::assert_snapshot!(
+        [
+            change(Some(Class::Healthy), &dead),
+            change(Some(Class::Dead), &dead),
+            change(Some(Class::Dead), &healthy),
+            change(None, &healthy),
+        ]
+        .join("\n")
+    );
+}

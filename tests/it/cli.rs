@@ -1,0 +1,10 @@
+//! The real binary against a supervisor that says what the test wants.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests")]
+
+mod failures;
+mod fake;
+mod help;
+mod orders;
+mod status;
+mod watching;

@@ -1,0 +1,53 @@
+//! Help, version, completions and manual pages.
+
+use super::fake::{keyholder, told};
+
+#[test]
+fn help_of_everything_that_is_ours() {
+    insta::assert_snapshot!("help_keyholder", told(&mut keyholder(&["--help"])));
+    for command in
+        ["status", "relaunch", "hold", "release", "explain", "audit", "doctor", "completions", "man"]
+    {
+        insta::assert_snapshot!(format!("help_{command}"), told(&mut keyholder(&[command, "--help"])));
+    }
+    for command in ["check", "key", "supervise"] {
+        keyholder(&[command, "--help"]).assert().code(0);
+    }
+}
+
+#[test]
+fn version_and_usage() {
+    let version = format!("keyholder {}\n", env!("CARGO_PKG_VERSION"));
+    keyholder(&["--version"]).assert().code(0).stdout(version);
+    keyholder(&[]).assert().code(2);
+    keyholder(&["relunch"]).assert().code(2);
+}
+
+#[test]
+fn every_shell_gets_its_completions() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = keyholder(&["completions", shell]).assert().code(0).get_output().stdout.clone();
+        assert!(String::from_utf8(output).unwrap().contains("relaunch"), "{shell}");
+    }
+    keyholder(&["completions", "tcsh"]).assert().code(2);
+}
+
+#[test]
+fn every_command_gets_a_page_with_all_its_sections() {
+    let dir = tempfile::tempdir().unwrap();
+    keyholder(&["man"]).arg(dir.path()).assert().code(0).stdout("");
+    let mut pages: Vec<_> =
+        dir.path().read_dir().unwrap().map(|page| page.unwrap().file_name().into_string().unwrap()).collect();
+    pages.sort();
+    assert!(pages.contains(&"keyholder.1".to_owned()) && pages.contains(&"keyholder-relaunch.1".to_owned()));
+    assert!(!pages.contains(&"keyholder-help.1".to_owned()));
+    for page in pages {
+        let text = std::fs::read_to_string(dir.path().join(&page)).unwrap();
+        let sections = ["NAME", "SYNOPSIS", "DESCRIPTION", "\"EXIT STATUS\"", "EXAMPLES"];
+        let missing: Vec<_> = sections.iter().filter(|name| !text.contains(&format!(".SH {name}"))).collect();
+        assert!(missing.is_empty(), "{page}: {missing:?}");
+    }
+    let main = keyholder(&["man"]).assert().code(0).get_output().stdout.clone();
+    let main = String::from_utf8(main).unwrap();
+    assert!(main.contains(".SH FILES") && main.contains("/etc/keyholder/fleet.yaml"), "{main}");
+}
