@@ -5,88 +5,88 @@ use crate::vocabulary::InvocationId;
 /// One look at a unit, or the reason why there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Observation {
-    /// What systemd says of the unit.
+    /// The unit as systemd describes it.
     Unit(UnitSnapshot),
-    /// The unit could not be observed, and why.
+    /// It could not be observed, in one sentence. This says nothing about the worker.
     Failed(String),
 }
 
-/// The properties of a unit that matter, read in one go.
+/// A unit at one moment, from one coherent read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitSnapshot {
-    /// Whether there is such a unit (`LoadState`).
+    /// Whether systemd has a definition of the unit.
     pub load: LoadState,
-    /// What it does (`ActiveState`).
+    /// The unit's state.
     pub active: ActiveState,
-    /// systemd's finer word for it (`SubState`): `running`, `exited`, `auto-restart`, …
+    /// systemd's SubState of a service: "running", "exited", "auto-restart", "dead", "failed", …
     pub sub: String,
-    /// How its last run ended (`Result` of the service): `success`, `exit-code`, `signal`, …
+    /// The service's Result: "success", "exit-code", "signal", "timeout", … It never says "start-limit-hit" on 252.
     pub result: String,
-    /// Its run, present or last.
+    /// The present or last run; none if the unit never ran in this boot or systemd has forgotten it.
     pub invocation: Option<InvocationId>,
-    /// Whether systemd has a job queued or running for it.
+    /// Whether a job is queued or running for the unit.
     pub job: bool,
-    /// Whether the unit refuses to be started by hand (`RefuseManualStart=`).
+    /// Whether the unit refuses to be started by hand (RefuseManualStart=yes).
     pub refuse_manual_start: bool,
-    /// Whether systemd itself restarts it (`Restart=` is not `no`).
+    /// Whether systemd itself restarts it in some case (Restart= is not "no").
     pub restarts_itself: bool,
-    /// How its last run came to its end.
+    /// How the last run ended, if it has ended.
     pub stop: StopCause,
-    /// How its main process ended, in words: `exit code 1`, `signal 9 (KILL)`.
+    /// How the main process of the last run ended, in words: "exit code 1", "signal 9 (KILL)".
     pub exit: Option<String>,
 }
 
-/// systemd's `LoadState`.
+/// systemd's LoadState.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoadState {
-    /// The unit file was read.
+    /// "loaded": the unit file was read.
     Loaded,
-    /// There is no such unit file.
+    /// "not-found": there is no such unit file.
     NotFound,
-    /// Linked to /dev/null: it can never be started.
+    /// "masked": an operator linked the unit to /dev/null; it cannot be started.
     Masked,
-    /// The file has an error that forbids starting.
+    /// "bad-setting": the unit file lacks something essential, for example ExecStart=.
     BadSetting,
-    /// The file could not be read.
+    /// "error": the unit file could not be read.
     Error,
-    /// Known by name only, not read yet.
+    /// "stub": not loaded yet.
     Stub,
-    /// Another name of a unit.
+    /// "merged": the name is an alias of another unit.
     Merged,
     /// A state that this version does not know.
     Other(String),
 }
 
-/// systemd's `ActiveState`.
+/// systemd's ActiveState.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ActiveState {
-    /// Up; a oneshot that is `exited` is up, too.
+    /// "active": it runs, or it is a oneshot that has done its work.
     Active,
-    /// Up and reading its configuration again.
+    /// "reloading": it runs and reads its configuration again.
     Reloading,
-    /// Up and refreshing its mounts.
-    Refreshing,
-    /// Down after a good end.
+    /// "inactive": it does not run.
     Inactive,
-    /// Down after a bad end.
+    /// "failed": it does not run, and its last run ended badly.
     Failed,
-    /// On its way up, also waiting for systemd's own restart.
+    /// "activating": it is being started, or systemd waits to restart it (SubState "auto-restart").
     Activating,
-    /// On its way down.
+    /// "deactivating": it is being stopped.
     Deactivating,
-    /// Down while systemd cleans up behind it.
+    /// "maintenance": a maintenance operation is under way.
     Maintenance,
+    /// "refreshing": it runs and its mounts are being refreshed (systemd 257 and later).
+    Refreshing,
     /// A state that this version does not know.
     Other(String),
 }
 
-/// How the last run came to its end; read from timestamps, so it holds also when nobody was watching.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How a unit came to be down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StopCause {
-    /// It has not run since the host booted.
+    /// It never ran in this boot, as far as systemd remembers.
     Never,
-    /// Somebody had it stopped: `systemctl stop`, a dependency, a shutdown.
+    /// Somebody or something ordered the stop: `systemctl stop`, a dependency, a shutdown.
     Ordered,
-    /// It ended without being asked to, or never came up.
+    /// It ended by itself, was killed from outside systemd, or its start failed.
     ByItself,
 }

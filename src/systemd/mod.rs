@@ -1,1 +1,217 @@
-//! (being built)
+//! The edge to PID 1: what it says of the watched units, and the one act, the relaunch.
+//!
+//! One task ([`hub`]) owns a connection to the system bus and everything that is known. It reads signals and replies
+//! from one stream, so their order is the order in which PID 1 sent them, and a state built from both is never older
+//! than it looks. It waits on nobody: calls are written in one go, their answers come by the stream, and news for the
+//! supervisor wait in a table that holds one item per unit. systemd's signals carry all that changes, so a death is known
+//! when its signal arrives, without a question. While the bus is gone, `systemctl` (which reaches PID 1 without it)
+//! observes and relaunches.
+
+mod hub;
+mod message;
+mod order;
+mod path;
+mod raw;
+mod session;
+mod stop;
+mod systemctl;
+mod table;
+
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::judge::{Observation, UnitSnapshot};
+use crate::vocabulary::{InvocationId, UnitName};
+
+/// How many questions may wait for the task; more than there are workers on a node.
+const ASKS: usize = 1024;
+/// What a relaunch may take beyond its own timeout: a last look, or the way through `systemctl`.
+const BOUND: Duration = Duration::from_secs(10);
+
+/// What the supervisor learns from PID 1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SystemdEvent {
+    /// A unit changed, or a fresh look was asked for.
+    Observed {
+        /// The unit, as it was given to [`start`].
+        unit: UnitName,
+        /// What was seen.
+        observation: Observation,
+    },
+    /// The host boots, is up, or goes down.
+    Host(HostState),
+    /// The system bus was reached or lost.
+    Bus(BusState),
+}
+
+/// The state of the host as a whole, from the manager's SystemState.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum HostState {
+    /// It boots ("initializing", "starting"): jobs of the boot are still under way.
+    Starting,
+    /// It is up ("running", "degraded", or "maintenance", where somebody is at work in rescue mode).
+    Running,
+    /// It shuts down or reboots.
+    Stopping,
+}
+
+/// The connection to the system bus.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BusState {
+    /// PID 1 is heard over the bus.
+    Connected,
+    /// It is not, and why. Meanwhile `systemctl` is asked every second, and relaunches go through it.
+    Lost(String),
+}
+
+/// What came of a relaunch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Relaunch {
+    /// The new run, or why there is none.
+    pub result: Result<InvocationId, RelaunchError>,
+    /// How systemd's job ended ("done", "failed", "timeout", "canceled", …), if its end was seen.
+    pub job: Option<String>,
+    /// The run before.
+    pub before: Option<InvocationId>,
+    /// How long it took in all.
+    pub took: Duration,
+    /// Whether the bus was of no use and `systemctl` did it.
+    pub break_glass: bool,
+    /// The unit right afterwards, if it could be seen.
+    pub snapshot: Option<UnitSnapshot>,
+}
+
+/// Why a relaunch did not bring the unit back.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RelaunchError {
+    /// Nothing was touched, and trying again does not help.
+    #[error(transparent)]
+    NotStartable(#[from] NotStartable),
+    /// PID 1 refused the order for another reason, in its own words.
+    #[error("systemd refused the restart: {0}")]
+    Refused(String),
+    /// The job was carried out and failed.
+    #[error("systemd's restart job ended with {result:?}; the unit's journal says more")]
+    JobFailed {
+        /// systemd's job result.
+        result: String,
+    },
+    /// The job was not finished in time. It may still be running.
+    #[error("systemd's restart job did not finish in time; it may still be under way")]
+    Timeout,
+    /// The job is done, yet the unit is not up under a new run.
+    #[error("systemd's restart job is done, but the unit is not running; the unit's journal says more")]
+    NotRunning,
+    /// Neither the bus nor `systemctl` led to PID 1.
+    #[error("systemd cannot be reached: {0}")]
+    Bus(String),
+    /// The unit is not one of those given to [`start`].
+    #[error("the unit is not a worker of this node's fleet file")]
+    NotWatched,
+}
+
+/// A unit that cannot be started in its present state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum NotStartable {
+    /// There is no unit file.
+    #[error("there is no such unit on this host; install it, then `systemctl daemon-reload`")]
+    NotFound,
+    /// It is masked.
+    #[error("the unit is masked; `systemctl unmask` it if it is to run")]
+    Masked,
+    /// Its unit file is broken or could not be read.
+    #[error("the unit file is not usable; `systemctl status` and `systemd-analyze verify` say why")]
+    BadSetting,
+    /// It has RefuseManualStart=yes or RefuseManualStop=yes.
+    #[error("the unit refuses to be started or stopped by hand (RefuseManualStart=, RefuseManualStop=)")]
+    RefusesManualStart,
+}
+
+/// A question to the task.
+enum Ask {
+    Look(UnitName),
+    Relaunch { unit: UnitName, timeout: Duration, reply: oneshot::Sender<Answer> },
+}
+
+/// The answer to a relaunch.
+enum Answer {
+    Done(Box<Relaunch>),
+    /// The bus is gone; whether PID 1 got the order is unknown.
+    Gone { why: String, before: Option<InvocationId> },
+}
+
+fn not_watched() -> Answer {
+    Answer::Done(Box::new(Relaunch {
+        result: Err(RelaunchError::NotWatched),
+        job: None,
+        before: None,
+        took: Duration::ZERO,
+        break_glass: false,
+        snapshot: None,
+    }))
+}
+
+/// The handle to the task. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Systemd {
+    asks: mpsc::Sender<Ask>,
+    place: hub::Place,
+}
+
+/// Follows `units` (as they are now and whenever the list changes) and sends what is learnt to `events`. Spawns its task
+/// on the current runtime; the task ends when `events` is closed.
+///
+/// The first look at each unit, the host's state and the bus's come without being asked for.
+pub fn start(units: watch::Receiver<Vec<UnitName>>, events: mpsc::Sender<SystemdEvent>) -> Systemd {
+    start_at(hub::Place::default(), units, events)
+}
+
+fn start_at(
+    place: hub::Place,
+    units: watch::Receiver<Vec<UnitName>>,
+    events: mpsc::Sender<SystemdEvent>,
+) -> Systemd {
+    let (asks, inbox) = mpsc::channel(ASKS);
+    tokio::spawn(hub::run(place.clone(), units, events, inbox));
+    Systemd { asks, place }
+}
+
+impl Systemd {
+    /// Restarts the unit, its failure counters reset, and waits until systemd's job has ended; at most `timeout` and ten
+    /// seconds. Restart and not start, because a start waits out RestartSec= and does nothing to a unit that is up.
+    ///
+    /// Whether the unit then stays up is not known yet: a simple service whose command is missing is up for a moment.
+    pub async fn relaunch(&self, unit: &UnitName, timeout: Duration) -> Relaunch {
+        let began = Instant::now();
+        let answer = tokio::time::timeout(timeout + BOUND / 2, self.by_bus(unit, timeout)).await;
+        let (why, before) = match answer {
+            Ok(Answer::Done(relaunch)) => return Relaunch { took: began.elapsed(), ..*relaunch },
+            Ok(Answer::Gone { why, before }) => (why, before),
+            Err(_) => ("the order was not answered in time".to_owned(), None),
+        };
+        let left = timeout.saturating_sub(began.elapsed());
+        let relaunch = systemctl::relaunch(&self.place.systemctl, unit, before, left, &why).await;
+        self.look(unit);
+        Relaunch { took: began.elapsed(), ..relaunch }
+    }
+
+    async fn by_bus(&self, unit: &UnitName, timeout: Duration) -> Answer {
+        let (reply, answer) = oneshot::channel();
+        let gone = || Answer::Gone { why: "the task that follows systemd has ended".to_owned(), before: None };
+        if self.asks.send(Ask::Relaunch { unit: unit.clone(), timeout, reply }).await.is_err() {
+            return gone();
+        }
+        answer.await.unwrap_or_else(|_| gone())
+    }
+
+    /// Asks for a fresh [`SystemdEvent::Observed`] of the unit soon, also if nothing has changed. Never waits.
+    pub fn look(&self, unit: &UnitName) {
+        if self.asks.try_send(Ask::Look(unit.clone())).is_err() {
+            tracing::debug!(%unit, "the look was dropped: too many questions are waiting");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! The few messages exchanged with PID 1 and the bus: how calls are written and bodies read.
+
+use std::collections::HashMap;
+
+use zbus::message::{Flags, Message};
+use zbus::{Error, MatchRule, ObjectPath, Variant, message};
+
+use super::path;
+use super::raw::Raw;
+use crate::vocabulary::UnitName;
+
+pub(super) const SYSTEMD: &str = "org.freedesktop.systemd1";
+pub(super) const BUS: &str = "org.freedesktop.DBus";
+pub(super) const MANAGER: &str = "org.freedesktop.systemd1.Manager";
+pub(super) const UNIT: &str = "org.freedesktop.systemd1.Unit";
+pub(super) const SERVICE: &str = "org.freedesktop.systemd1.Service";
+pub(super) const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
+const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
+const BUS_PATH: &str = "/org/freedesktop/DBus";
+
+type Built = Result<Message, Error>;
+
+fn to_systemd<'a>(path: &'a str, interface: &'a str, method: &'a str) -> message::Builder<'a> {
+    // Nobody is to be started in PID 1's place.
+    Message::method_call(path, method)
+        .destination(SYSTEMD)
+        .interface(interface)
+        .with_flags(Flags::NO_AUTO_START)
+}
+
+fn to_manager(method: &str) -> message::Builder<'_> {
+    to_systemd(MANAGER_PATH, MANAGER, method)
+}
+
+pub(super) fn subscribe() -> Built {
+    to_manager("Subscribe").build(&())
+}
+
+pub(super) fn system_state() -> Built {
+    to_systemd(MANAGER_PATH, PROPERTIES, "Get").build(&(MANAGER, "SystemState"))
+}
+
+pub(super) fn list(units: &[UnitName]) -> Built {
+    let names: Vec<&str> = units.iter().map(UnitName::as_str).collect();
+    to_manager("ListUnitsByNames").build(&names)
+}
+
+/// Clears the unit's failure and its start counter. No answer is wanted: it fails for a unit that has nothing to clear.
+pub(super) fn reset_failed(unit: &UnitName) -> Built {
+    to_manager("ResetFailedUnit").with_flags(Flags::NO_REPLY_EXPECTED).build(&(unit.as_str(),))
+}
+
+pub(super) fn restart(unit: &UnitName) -> Built {
+    to_manager("RestartUnit").build(&(unit.as_str(), "replace"))
+}
+
+/// Pins the unit in PID 1's memory for as long as this connection lasts. Without it an idle unit is collected within a
+/// second, and how it stopped is forgotten with it. It also keeps the unit's signals coming should PID 1 lose the
+/// subscription. Asked of the object, not of the manager, since the object's lookup loads the unit.
+/// No answer is wanted, as the bus counts unanswered calls.
+pub(super) fn pin(unit: &UnitName) -> Built {
+    to_systemd(&path::of(unit), UNIT, "Ref").with_flags(Flags::NO_REPLY_EXPECTED).build(&())
+}
+
+/// Lets PID 1 forget the unit again.
+pub(super) fn unpin(unit: &UnitName) -> Built {
+    to_systemd(&path::of(unit), UNIT, "Unref").with_flags(Flags::NO_REPLY_EXPECTED).build(&())
+}
+
+/// All properties of all of the unit's interfaces, in one coherent answer (an empty interface name means all). On 252 it
+/// takes PID 1 0.5 ms; the twenty properties needed, asked for one by one in one go, take 0.8 ms.
+pub(super) fn read(unit: &UnitName) -> Built {
+    to_systemd(&path::of(unit), PROPERTIES, "GetAll").build(&("",))
+}
+
+pub(super) fn owner() -> Built {
+    Message::method_call(BUS_PATH, "GetNameOwner").destination(BUS).interface(BUS).build(&(SYSTEMD,))
+}
+
+/// What is to be heard, in few rules: a rule per unit would cost the bus more than we save.
+pub(super) fn matches() -> Result<Vec<Message>, Error> {
+    let signal = || MatchRule::builder().msg_type(message::Type::Signal);
+    let changed = |of| {
+        signal()
+            .sender(SYSTEMD)
+            .interface(PROPERTIES)
+            .member("PropertiesChanged")
+            .path_namespace(path::UNITS)
+            .add_arg(of)
+            .build()
+    };
+    let rules = [
+        signal().sender(BUS).interface(BUS).member("NameOwnerChanged").add_arg(SYSTEMD).build()?,
+        signal().sender(SYSTEMD).interface(MANAGER).path(MANAGER_PATH).build()?,
+        changed(SERVICE)?,
+        changed(UNIT)?,
+    ];
+    rules
+        .iter()
+        .map(|rule| {
+            Message::method_call(BUS_PATH, "AddMatch")
+                .destination(BUS)
+                .interface(BUS)
+                .build(&(rule.to_string(),))
+        })
+        .collect()
+}
+
+/// Takes over what a `PropertiesChanged` says of the unit; true if it was the unit's own interface, which systemd sends
+/// last: only then do service and unit fit together.
+pub(super) fn changed(message: &Message, raw: &mut Raw) -> Result<bool, Error> {
+    let body = message.body();
+    let (interface, values, _): (&str, HashMap<&str, Variant<'_>>, Vec<&str>) = body.deserialize()?;
+    take(values, raw);
+    Ok(interface == UNIT)
+}
+
+/// Takes over the answer to [`read`].
+pub(super) fn all(message: &Message, raw: &mut Raw) -> Result<(), Error> {
+    take(message.body().deserialize()?, raw);
+    Ok(())
+}
+
+fn take(values: HashMap<&str, Variant<'_>>, raw: &mut Raw) {
+    for (name, value) in &values {
+        raw.set(name, value);
+    }
+}
+
+/// One line of the answer to [`list`].
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Listed {
+    pub(super) load: String,
+    pub(super) active: String,
+    pub(super) sub: String,
+    pub(super) job: u32,
+}
+
+/// The answer to [`list`], in the order of the question.
+pub(super) fn listed(message: &Message) -> Result<Vec<Listed>, Error> {
+    type Line<'a> =
+        (&'a str, &'a str, &'a str, &'a str, &'a str, &'a str, ObjectPath<'a>, u32, &'a str, ObjectPath<'a>);
+    let body = message.body();
+    let lines: Vec<Line<'_>> = body.deserialize()?;
+    Ok(lines
+        .into_iter()
+        .map(|(_, _, load, active, sub, _, _, job, ..)| Listed {
+            load: load.to_owned(),
+            active: active.to_owned(),
+            sub: sub.to_owned(),
+            job,
+        })
+        .collect())
+}
+
+/// A text in a variant, the answer to [`system_state`].
+pub(super) fn text(message: &Message) -> Result<String, Error> {
+    match message.body().deserialize()? {
+        Variant::Str(text) => Ok(text.as_str().to_owned()),
+        other => Err(Error::Failure(format!("a text was expected, not {}", other.value_signature()))),
+    }
+}

@@ -1,0 +1,245 @@
+//! The properties of a unit that matter here, as systemd tells them by signal, by reply or through `systemctl show`.
+
+use zbus::Variant;
+
+use super::stop;
+use crate::judge::{ActiveState, LoadState, UnitSnapshot};
+use crate::vocabulary::InvocationId;
+
+/// What [`Raw`] takes notice of, for `systemctl show --property=`.
+pub(super) const PROPERTIES: &str = "Id,LoadState,ActiveState,SubState,Job,InvocationID,RefuseManualStart,\
+    InactiveExitTimestampMonotonic,ActiveEnterTimestampMonotonic,ActiveExitTimestampMonotonic,Result,Restart,\
+    RemainAfterExit,RuntimeMaxUSec,ExecMainExitTimestampMonotonic,ExecMainCode,ExecMainStatus";
+
+/// A unit's properties, under systemd's names for them. Times are microseconds of CLOCK_MONOTONIC, 0 for never.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Raw {
+    /// The unit's proper name; the one it was asked for by may be an alias.
+    pub(super) id: String,
+    pub(super) load: String,
+    pub(super) active: String,
+    pub(super) sub: String,
+    pub(super) result: String,
+    pub(super) invocation: Option<InvocationId>,
+    /// The id of the queued job, 0 for none.
+    pub(super) job: u32,
+    pub(super) refuse_manual_start: bool,
+    pub(super) restart: String,
+    pub(super) remain_after_exit: bool,
+    /// `u64::MAX` for no limit.
+    pub(super) runtime_max: u64,
+    pub(super) inactive_exit: u64,
+    pub(super) active_enter: u64,
+    pub(super) active_exit: u64,
+    pub(super) main_exit: u64,
+    /// How the main process ended: a `CLD_` code, see [`stop`].
+    pub(super) main_code: i32,
+    pub(super) main_status: i32,
+}
+
+/// A property's value in either notation. `None` means that it is not of the asked type; the property then keeps its
+/// old value, because a guess would be worse.
+pub(super) trait Value {
+    fn text(&self) -> Option<&str>;
+    fn flag(&self) -> Option<bool>;
+    fn number(&self) -> Option<u64>;
+    /// A number with a sign.
+    fn code(&self) -> Option<i32>;
+    /// The id in the `(uo)` of a job.
+    fn job(&self) -> Option<u32>;
+    /// The outer `None` is a wrong type, the inner one a unit without a run.
+    fn invocation(&self) -> Option<Option<InvocationId>>;
+}
+
+fn put<T>(to: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *to = value;
+    }
+}
+
+fn put_text(to: &mut String, value: Option<&str>) {
+    if let Some(value) = value
+        && to != value
+    {
+        to.clear();
+        to.push_str(value);
+    }
+}
+
+impl Raw {
+    /// Takes one property over; others than those needed are passed by.
+    pub(super) fn set(&mut self, name: &str, value: &impl Value) {
+        match name {
+            "Id" => put_text(&mut self.id, value.text()),
+            "LoadState" => put_text(&mut self.load, value.text()),
+            "ActiveState" => put_text(&mut self.active, value.text()),
+            "SubState" => put_text(&mut self.sub, value.text()),
+            "Result" => put_text(&mut self.result, value.text()),
+            "Restart" => put_text(&mut self.restart, value.text()),
+            "InvocationID" => put(&mut self.invocation, value.invocation()),
+            "Job" => put(&mut self.job, value.job()),
+            "RefuseManualStart" => put(&mut self.refuse_manual_start, value.flag()),
+            "RemainAfterExit" => put(&mut self.remain_after_exit, value.flag()),
+            "RuntimeMaxUSec" => put(&mut self.runtime_max, value.number()),
+            "InactiveExitTimestampMonotonic" => put(&mut self.inactive_exit, value.number()),
+            "ActiveEnterTimestampMonotonic" => put(&mut self.active_enter, value.number()),
+            "ActiveExitTimestampMonotonic" => put(&mut self.active_exit, value.number()),
+            "ExecMainExitTimestampMonotonic" => put(&mut self.main_exit, value.number()),
+            "ExecMainCode" => put(&mut self.main_code, value.code()),
+            "ExecMainStatus" => put(&mut self.main_status, value.code()),
+            _ => {}
+        }
+    }
+
+    /// Reads one unit's block of `systemctl show`: lines of `Name=value`.
+    pub(super) fn from_show(block: &str) -> Self {
+        let mut raw = Self::default();
+        for (name, value) in block.lines().filter_map(|line| line.split_once('=')) {
+            raw.set(name, &value);
+        }
+        raw
+    }
+
+    /// Whether there is enough for a judgement.
+    pub(super) fn complete(&self) -> bool {
+        !self.load.is_empty() && !self.active.is_empty() && !self.sub.is_empty()
+    }
+
+    /// Whether it runs (or, for a oneshot, has run): up as far as a start job is concerned.
+    pub(super) fn up(&self) -> bool {
+        matches!(self.active.as_str(), "active" | "reloading" | "refreshing")
+    }
+
+    /// The same in the vocabulary of the judge.
+    pub(super) fn snapshot(&self) -> UnitSnapshot {
+        UnitSnapshot {
+            load: match self.load.as_str() {
+                "loaded" => LoadState::Loaded,
+                "not-found" => LoadState::NotFound,
+                "masked" => LoadState::Masked,
+                "bad-setting" => LoadState::BadSetting,
+                "error" => LoadState::Error,
+                "stub" => LoadState::Stub,
+                "merged" => LoadState::Merged,
+                other => LoadState::Other(other.to_owned()),
+            },
+            active: match self.active.as_str() {
+                "active" => ActiveState::Active,
+                "reloading" => ActiveState::Reloading,
+                "inactive" => ActiveState::Inactive,
+                "failed" => ActiveState::Failed,
+                "activating" => ActiveState::Activating,
+                "deactivating" => ActiveState::Deactivating,
+                "maintenance" => ActiveState::Maintenance,
+                "refreshing" => ActiveState::Refreshing,
+                other => ActiveState::Other(other.to_owned()),
+            },
+            sub: self.sub.clone(),
+            result: self.result.clone(),
+            invocation: self.invocation,
+            job: self.job != 0,
+            refuse_manual_start: self.refuse_manual_start,
+            restarts_itself: !matches!(self.restart.as_str(), "no" | ""),
+            stop: stop::cause(self),
+            exit: stop::exit(self),
+        }
+    }
+}
+
+fn some_id(bytes: [u8; 16]) -> Option<InvocationId> {
+    (bytes != [0; 16]).then(|| InvocationId::from_bytes(bytes))
+}
+
+// A type that another systemd may use for a property is refused, not guessed at; and zbus's enum is not ours.
+#[allow(clippy::wildcard_enum_match_arm)]
+impl Value for Variant<'_> {
+    fn text(&self) -> Option<&str> {
+        match self {
+            Variant::Str(text) => Some(text.as_str()),
+            _ => None,
+        }
+    }
+
+    fn flag(&self) -> Option<bool> {
+        match self {
+            Variant::Bool(flag) => Some(*flag),
+            _ => None,
+        }
+    }
+
+    fn number(&self) -> Option<u64> {
+        match self {
+            Variant::U64(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    fn code(&self) -> Option<i32> {
+        match self {
+            Variant::I32(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    fn job(&self) -> Option<u32> {
+        match self {
+            Variant::Structure(job) => match job.fields().first() {
+                Some(Variant::U32(id)) => Some(*id),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn invocation(&self) -> Option<Option<InvocationId>> {
+        match self {
+            Variant::Array(bytes) if bytes.is_empty() => Some(None),
+            Variant::Array(bytes) => {
+                let mut id = [0; 16];
+                if bytes.len() != id.len() {
+                    return None;
+                }
+                for (to, from) in id.iter_mut().zip(bytes.iter()) {
+                    match from {
+                        Variant::U8(byte) => *to = *byte,
+                        _ => return None,
+                    }
+                }
+                Some(some_id(id))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// As `systemctl show` prints it.
+impl Value for &str {
+    fn text(&self) -> Option<&str> {
+        Some(self)
+    }
+
+    fn flag(&self) -> Option<bool> {
+        match *self {
+            "yes" => Some(true),
+            "no" => Some(false),
+            _ => None,
+        }
+    }
+
+    fn number(&self) -> Option<u64> {
+        // The one duration among the properties is printed for people ("1min 30s"), and only its absence is needed.
+        if *self == "infinity" { Some(u64::MAX) } else { self.parse().ok() }
+    }
+
+    fn code(&self) -> Option<i32> {
+        self.parse().ok()
+    }
+
+    fn job(&self) -> Option<u32> {
+        if self.is_empty() { Some(0) } else { self.parse().ok() }
+    }
+
+    fn invocation(&self) -> Option<Option<InvocationId>> {
+        if self.is_empty() { Some(None) } else { self.parse().ok().map(Some) }
+    }
+}

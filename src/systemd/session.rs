@@ -1,0 +1,351 @@
+//! One connection to the system bus, from its matches to its end.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until, timeout};
+use zbus::message::Type;
+use zbus::{Connection, Message, MessageStream, connection};
+
+use super::hub::{Hub, SHUTDOWN};
+use super::message::{self, BUS, MANAGER, PROPERTIES};
+use super::order::{Next, Order};
+use super::raw::Raw;
+use super::{Answer, Ask, HostState};
+use crate::vocabulary::UnitName;
+
+mod heard;
+
+/// How long PID 1 and the bus may take for any answer …
+const ANSWER: Duration = Duration::from_secs(5);
+/// … and while PID 1 reloads: generators are cut off after 90 s, by systemd's default.
+const RELOADING: Duration = Duration::from_secs(100);
+/// How often everything is compared with what PID 1 says, in case a signal was missed.
+const SAFETY_POLL: Duration = Duration::from_secs(30);
+/// How many units are read at once. The bus allows 128 unanswered calls per connection.
+const WINDOW: usize = 16;
+/// Messages that zbus keeps for us between two turns of the loop.
+const QUEUE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(31);
+
+/// Why a session ended.
+pub(super) enum End {
+    /// The connection is of no more use.
+    Lost(String),
+    /// Nobody listens any more.
+    Closed,
+}
+
+/// Why the loop woke.
+enum Turn {
+    Told,
+    Closed,
+    Asked(Ask),
+    Units { open: bool },
+    Heard(Option<zbus::Result<Message>>),
+    Due,
+}
+
+/// What an answer is for.
+enum Call {
+    /// Without a success the connection is useless.
+    Setup,
+    Owner,
+    Subscribe,
+    SystemState,
+    List(Vec<UnitName>),
+    Read(UnitName),
+    Restart(u64),
+}
+
+/// The state of one connection.
+pub(super) struct Session {
+    connection: Connection,
+    stream: MessageStream,
+    /// PID 1's unique name. Any user may send us a signal directly, past every match rule: only this sender counts.
+    owner: String,
+    out: Vec<Message>,
+    calls: HashMap<NonZeroU32, Call>,
+    sent: VecDeque<(Instant, NonZeroU32)>,
+    /// Units to be read, those being read, and those to be read again after that.
+    to_read: VecDeque<UnitName>,
+    reading: BTreeSet<UnitName>,
+    again: BTreeSet<UnitName>,
+    orders: Vec<(u64, Order)>,
+    next_order: u64,
+    reloading: bool,
+    safety_poll: Instant,
+}
+
+impl Session {
+    /// Connects and says hello.
+    pub(super) async fn open(address: String) -> Result<Self, String> {
+        let connect = connection::Builder::address(address.as_str())
+            .max_queued(QUEUE)
+            .method_timeout(ANSWER)
+            .build();
+        let connection = match timeout(ANSWER, connect).await {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(error)) => return Err(format!("the system bus does not take us: {error}")),
+            Err(_) => return Err("the system bus does not answer".to_owned()),
+        };
+        Ok(Self {
+            stream: MessageStream::from(&connection),
+            connection,
+            owner: String::new(),
+            out: Vec::new(),
+            calls: HashMap::new(),
+            sent: VecDeque::new(),
+            to_read: VecDeque::new(),
+            reading: BTreeSet::new(),
+            again: BTreeSet::new(),
+            orders: Vec::new(),
+            next_order: 0,
+            reloading: false,
+            safety_poll: Instant::now() + SAFETY_POLL,
+        })
+    }
+
+    /// Serves until the connection is lost.
+    pub(super) async fn run(mut self, hub: &mut Hub) -> End {
+        let why = match self.serve(hub).await {
+            Ok(()) => return End::Closed,
+            Err(why) => why,
+        };
+        for (_, order) in &mut self.orders {
+            order.gone(&why);
+        }
+        End::Lost(why)
+    }
+
+    async fn serve(&mut self, hub: &mut Hub) -> Result<(), String> {
+        hub.table.forget();
+        self.set_up()?;
+        loop {
+            self.start_reads(hub);
+            self.flush().await?;
+            let due = self.due();
+            // Each branch is cancel safe: `reserve`, `recv`, `changed` and `next` lose nothing when dropped.
+            let turn = tokio::select! {
+                biased;
+                permit = hub.events.reserve(), if hub.table.has_news() => match permit {
+                    Ok(permit) => {
+                        if let Some(event) = hub.table.next_news() { permit.send(event); }
+                        Turn::Told
+                    }
+                    Err(_) => Turn::Closed,
+                },
+                () = hub.events.closed() => Turn::Closed,
+                Some(ask) = hub.asks.recv() => Turn::Asked(ask),
+                changed = hub.units.changed(), if hub.units_open => Turn::Units { open: changed.is_ok() },
+                message = self.stream.next() => Turn::Heard(message),
+                () = sleep_until(due) => Turn::Due,
+            };
+            match turn {
+                Turn::Told => {}
+                Turn::Closed => return Ok(()),
+                Turn::Asked(ask) => self.ask(hub, ask),
+                Turn::Units { open } => {
+                    hub.units_open = open;
+                    self.watch(hub);
+                }
+                Turn::Heard(Some(Ok(message))) => self.message(hub, &message)?,
+                Turn::Heard(Some(Err(error))) => return Err(broken(&error)),
+                Turn::Heard(None) => return Err("the system bus closed the connection".to_owned()),
+                Turn::Due => self.tick(hub)?,
+            }
+        }
+    }
+
+    /// Matches, then the subscription, then the first look: in one go and in this order there is no gap between them.
+    fn set_up(&mut self) -> Result<(), String> {
+        let matches = message::matches().map_err(|error| format!("a match rule is wrong: {error}"))?;
+        for rule in matches {
+            self.send(Ok(rule), Some(Call::Setup));
+        }
+        self.send(message::owner(), Some(Call::Owner));
+        self.send(message::subscribe(), Some(Call::Subscribe));
+        self.send(message::system_state(), Some(Call::SystemState));
+        Ok(())
+    }
+
+    /// Puts a message into the next write; what to do with its answer, if one is wanted, is noted before it leaves.
+    fn send(&mut self, message: zbus::Result<Message>, call: Option<Call>) {
+        match message {
+            Ok(message) => {
+                if let Some(call) = call {
+                    let serial = message.primary_header().serial_num();
+                    self.calls.insert(serial, call);
+                    self.sent.push_back((Instant::now(), serial));
+                }
+                self.out.push(message);
+            }
+            // Names are checked where they enter, so that every message can be built.
+            Err(error) => tracing::error!(%error, "a message to systemd could not be built"),
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), String> {
+        if self.out.is_empty() {
+            return Ok(());
+        }
+        let out = std::mem::take(&mut self.out);
+        match timeout(ANSWER, self.connection.send_all(&out)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(broken(&error)),
+            Err(_) => Err("the system bus takes no more messages".to_owned()),
+        }
+    }
+
+    fn due(&self) -> Instant {
+        let patience = if self.reloading { RELOADING } else { ANSWER };
+        let answer = self.sent.front().map(|(sent, _)| *sent + patience);
+        let order = self.orders.iter().map(|(_, order)| order.due()).min();
+        [answer, order].into_iter().flatten().fold(self.safety_poll, Instant::min)
+    }
+
+    fn tick(&mut self, hub: &mut Hub) -> Result<(), String> {
+        let now = Instant::now();
+        let patience = if self.reloading { RELOADING } else { ANSWER };
+        while let Some((sent, serial)) = self.sent.front() {
+            if self.calls.contains_key(serial) {
+                if now >= *sent + patience {
+                    return Err(format!("systemd did not answer over the bus within {} s", patience.as_secs()));
+                }
+                break;
+            }
+            self.sent.pop_front();
+        }
+        if now >= self.safety_poll {
+            self.safety_poll = now + SAFETY_POLL;
+            self.send(message::system_state(), Some(Call::SystemState));
+            let units = hub.table.units();
+            if !units.is_empty() {
+                self.send(message::list(&units), Some(Call::List(units)));
+            }
+        }
+        self.each_order(hub, |order, raw| order.tick(now, raw));
+        Ok(())
+    }
+
+    /// Watches the units that are to be watched now.
+    fn watch(&mut self, hub: &mut Hub) {
+        let units = hub.units.borrow_and_update().clone();
+        let (new, gone) = hub.table.watch(&units);
+        for unit in gone {
+            self.send(message::unpin(&unit), None);
+        }
+        for unit in new {
+            self.pin_and_read(&unit);
+        }
+    }
+
+    fn pin_and_read(&mut self, unit: &UnitName) {
+        self.send(message::pin(unit), None);
+        self.want(unit);
+    }
+
+    /// Has the unit read, once more if it is being read at this moment.
+    fn want(&mut self, unit: &UnitName) {
+        if self.reading.contains(unit) {
+            self.again.insert(unit.clone());
+        } else if !self.to_read.contains(unit) {
+            self.to_read.push_back(unit.clone());
+        }
+    }
+
+    fn want_all(&mut self, hub: &Hub) {
+        for unit in hub.table.units() {
+            self.want(&unit);
+        }
+    }
+
+    fn start_reads(&mut self, hub: &Hub) {
+        while self.reading.len() < WINDOW
+            && let Some(unit) = self.to_read.pop_front()
+        {
+            if hub.table.watches(&unit) {
+                self.send(message::read(&unit), Some(Call::Read(unit.clone())));
+                self.reading.insert(unit);
+            }
+        }
+    }
+
+    fn ask(&mut self, hub: &mut Hub, ask: Ask) {
+        // The list of units may have been changed just before the question.
+        if hub.units.has_changed().unwrap_or(false) {
+            self.watch(hub);
+        }
+        match ask {
+            Ask::Look(unit) => {
+                hub.table.ask(&unit);
+                self.want(&unit);
+            }
+            Ask::Relaunch { unit, timeout, reply } => self.relaunch(hub, unit, timeout, reply),
+        }
+    }
+
+    fn relaunch(
+        &mut self,
+        hub: &Hub,
+        unit: UnitName,
+        timeout: Duration,
+        reply: oneshot::Sender<Answer>,
+    ) {
+        if !hub.table.watches(&unit) {
+            let _ = reply.send(super::not_watched());
+            return;
+        }
+        let id = self.next_order;
+        self.next_order += 1;
+        let raw = hub.table.raw(&unit);
+        if raw.is_none() {
+            self.send(message::read(&unit), Some(Call::Read(unit.clone())));
+        }
+        // Written together, not waiting for the first answer. That the failure counter of a unit cannot be reset
+        // (because it has none) does not matter.
+        self.send(message::reset_failed(&unit), None);
+        self.send(message::restart(&unit), Some(Call::Restart(id)));
+        self.orders.push((id, Order::new(unit, raw, timeout, reply)));
+    }
+
+    /// Lets every order that `step` concerns take its next step.
+    fn each_order(&mut self, hub: &Hub, mut step: impl FnMut(&mut Order, Option<&Raw>) -> Next) {
+        let mut looks = Vec::new();
+        self.orders.retain_mut(|(_, order)| match step(order, hub.table.raw(&order.unit)) {
+            Next::Wait => true,
+            Next::Look => {
+                looks.push(order.unit.clone());
+                true
+            }
+            Next::Finished => false,
+        });
+        for unit in looks {
+            self.want(&unit);
+        }
+    }
+
+    fn message(&mut self, hub: &mut Hub, message: &Message) -> Result<(), String> {
+        match message.message_type() {
+            Type::MethodReturn | Type::Error => {
+                let serial = message.header().reply_serial();
+                match serial.and_then(|serial| self.calls.remove(&serial)) {
+                    Some(call) => self.answer(hub, call, message),
+                    None => Ok(()),
+                }
+            }
+            Type::Signal => self.signal(hub, message),
+            Type::MethodCall => Ok(()),
+        }
+    }
+}
+
+fn broken(error: &zbus::Error) -> String {
+    format!("the connection to the system bus broke: {error}")
+}
+
+fn unreadable(error: &zbus::Error) -> String {
+    format!("systemd sent what this version of keyholder cannot read: {error}")
+}

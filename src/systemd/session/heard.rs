@@ -1,0 +1,215 @@
+//! What a session hears: answers and signals.
+
+use zbus::message::Type;
+use zbus::{Error, Message};
+
+use super::*;
+
+impl Session {
+    pub(super) fn answer(&mut self, hub: &mut Hub, call: Call, message: &Message) -> Result<(), String> {
+        let failed = (message.message_type() == Type::Error).then(|| error_text(message));
+        match (call, failed) {
+            (Call::Setup, None) => Ok(()),
+            (Call::Setup | Call::Owner | Call::List(_), Some(why)) => Err(why),
+            (Call::Subscribe, why) => match why {
+                // Somebody else's connection never counts as ours, so this is a repetition of our own.
+                Some(why) if !why.contains("AlreadySubscribed") => Err(why),
+                _ => {
+                    self.ready(hub);
+                    Ok(())
+                }
+            },
+            (Call::Owner, None) => {
+                self.owner = message.body().deserialize().map_err(|error| unreadable(&error))?;
+                Ok(())
+            }
+            (Call::SystemState, None) => {
+                let state = message::text(message).map_err(|error| unreadable(&error))?;
+                hub.system_state(&state);
+                Ok(())
+            }
+            (Call::SystemState, Some(why)) => {
+                tracing::warn!(%why, "the host's state could not be read");
+                Ok(())
+            }
+            (Call::List(units), None) => self.compare(hub, &units, message).map_err(|error| unreadable(&error)),
+            (Call::Read(unit), failed) => {
+                self.read(hub, &unit, message, failed);
+                Ok(())
+            }
+            (Call::Restart(id), failed) => self.restart_answered(hub, id, message, failed.is_some()),
+        }
+    }
+
+    /// PID 1 is heard: everything is looked at.
+    fn ready(&mut self, hub: &mut Hub) {
+        hub.connected();
+        self.watch(hub);
+        // Units that were watched before this connection are not new to the table, but to PID 1.
+        for unit in hub.table.units() {
+            if !self.to_read.contains(&unit) {
+                self.pin_and_read(&unit);
+            }
+        }
+    }
+
+    fn read(&mut self, hub: &mut Hub, unit: &UnitName, message: &Message, failed: Option<String>) {
+        self.reading.remove(unit);
+        let mut raw = Raw::default();
+        let failed = failed.or_else(|| message::all(message, &mut raw).err().map(|error| unreadable(&error)));
+        match failed {
+            Some(why) => hub.table.failed(unit, &why),
+            None if !raw.complete() => hub.table.failed(unit, "systemd did not tell the unit's state"),
+            None => {
+                hub.table.replace(unit, raw);
+                self.each_order(hub, |order, raw| match raw {
+                    Some(raw) if order.unit == *unit => order.looked(raw),
+                    _ => Next::Wait,
+                });
+            }
+        }
+        if self.again.remove(unit) {
+            self.want(unit);
+        }
+    }
+
+    fn restart_answered(&mut self, hub: &Hub, id: u64, message: &Message, failed: bool) -> Result<(), String> {
+        let job: Option<String> = match failed {
+            true => None,
+            false => {
+                let body = message.body();
+                let path: zbus::ObjectPath<'_> = body.deserialize().map_err(|error| unreadable(&error))?;
+                Some(path.as_str().to_owned())
+            }
+        };
+        let mut look = None;
+        if let Some(at) = self.orders.iter().position(|(own, _)| *own == id)
+            && let Some((_, order)) = self.orders.get_mut(at)
+        {
+            let raw = hub.table.raw(&order.unit);
+            let next = match job {
+                Some(job) => order.accepted(job, raw),
+                None => order.refused(message, raw),
+            };
+            match next {
+                Next::Wait => {}
+                Next::Look => look = Some(order.unit.clone()),
+                Next::Finished => drop(self.orders.remove(at)),
+            }
+        }
+        if let Some(unit) = look {
+            self.want(&unit);
+        }
+        Ok(())
+    }
+
+    /// Reads those units afresh of which PID 1 now says something else than is known.
+    fn compare(&mut self, hub: &Hub, units: &[UnitName], message: &Message) -> Result<(), Error> {
+        for (unit, listed) in units.iter().zip(message::listed(message)?) {
+            let same = hub.table.raw(unit).is_some_and(|raw| {
+                raw.load == listed.load
+                    && raw.active == listed.active
+                    && raw.sub == listed.sub
+                    && raw.job == listed.job
+            });
+            if !same {
+                self.want(unit);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn signal(&mut self, hub: &mut Hub, message: &Message) -> Result<(), String> {
+        let header = message.header();
+        let (Some(sender), Some(interface), Some(member)) =
+            (header.sender(), header.interface(), header.member())
+        else {
+            return Ok(());
+        };
+        if sender.as_str() == BUS {
+            // The bus's own name cannot be taken by anybody.
+            if interface.as_str() == BUS && member.as_str() == "NameOwnerChanged" {
+                return Err("systemd left the bus or came back to it".to_owned());
+            }
+            return Ok(());
+        }
+        if sender.as_str() != self.owner {
+            return Ok(());
+        }
+        let heard = match (interface.as_str(), member.as_str()) {
+            (PROPERTIES, "PropertiesChanged") => {
+                let path = header.path().map_or("", |path| path.as_str());
+                self.changed(hub, path, message);
+                Ok(())
+            }
+            (MANAGER, "JobRemoved") => self.job_removed(hub, message),
+            (MANAGER, "JobNew") => message.body().deserialize().map(|body| {
+                let (_, _, unit): (u32, zbus::ObjectPath<'_>, &str) = body;
+                if unit == SHUTDOWN {
+                    hub.table.tell_host(HostState::Stopping);
+                }
+            }),
+            (MANAGER, "UnitNew") => message.body().deserialize().map(|body| {
+                // For the first change after a unit was loaded PID 1 sends this instead of the change itself.
+                let (_, path): (&str, zbus::ObjectPath<'_>) = body;
+                for unit in hub.table.at(path.as_str()).to_vec() {
+                    self.want(&unit);
+                }
+            }),
+            (MANAGER, "Reloading") => message.body().deserialize().map(|active: bool| {
+                self.reloading = active;
+                if !active {
+                    // What never signals (LoadState, Restart=, …) may have changed, and names may point elsewhere.
+                    self.want_all(hub);
+                    self.send(message::system_state(), Some(Call::SystemState));
+                }
+            }),
+            (MANAGER, "StartupFinished") => {
+                self.send(message::system_state(), Some(Call::SystemState));
+                Ok(())
+            }
+            _ => Ok(()),
+        };
+        heard.map_err(|error| unreadable(&error))
+    }
+
+    fn changed(&mut self, hub: &mut Hub, path: &str, message: &Message) {
+        for unit in hub.table.at(path).to_vec() {
+            // Before the first answer there is nothing to change; that answer will be newer than this signal.
+            let Some(raw) = hub.table.raw_mut(&unit) else { continue };
+            match message::changed(message, raw) {
+                Ok(false) => {}
+                Ok(true) => {
+                    // A unit that was not usable and now moves has been loaded anew without a reload.
+                    let stale = raw.load != "loaded";
+                    hub.table.publish(&unit);
+                    if stale {
+                        self.want(&unit);
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%unit, %error, "a change could not be read; reading the unit instead");
+                    self.want(&unit);
+                }
+            }
+        }
+    }
+
+    fn job_removed(&mut self, hub: &Hub, message: &Message) -> Result<(), Error> {
+        let body = message.body();
+        let (_, job, unit, result): (u32, zbus::ObjectPath<'_>, &str, &str) = body.deserialize()?;
+        if unit == SHUTDOWN && result != "done" {
+            self.send(message::system_state(), Some(Call::SystemState));
+        }
+        if !self.orders.is_empty() {
+            self.each_order(hub, |order, raw| order.job_ended(job.as_str(), result, raw));
+        }
+        Ok(())
+    }
+}
+
+fn error_text(message: &Message) -> String {
+    let name = message.header().error_name().map_or_else(String::new, |name| name.as_str().to_owned());
+    let text = message.body().deserialize::<&str>().map_or_else(|_| String::new(), str::to_owned);
+    super::super::systemctl::printable(&format!("{name}: {text}"))
+}

@@ -1,0 +1,188 @@
+//! What is known of each watched unit, and what has yet to be told about it.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use super::raw::Raw;
+use super::{BusState, HostState, SystemdEvent, path};
+use crate::judge::Observation;
+use crate::vocabulary::UnitName;
+
+/// One watched unit.
+#[derive(Debug, Default)]
+struct Entry {
+    /// The last known properties; none until the first answer.
+    raw: Option<Raw>,
+    /// Where its signals come from; another place than its name says if the name is an alias.
+    path: String,
+    /// What was told last.
+    told: Option<Observation>,
+    /// What is to be told next.
+    next: Option<Observation>,
+    /// The next is to be told even if it is no news, because somebody asked.
+    asked: bool,
+}
+
+impl Entry {
+    fn news(&self, observation: &Observation) -> bool {
+        self.asked
+            || match (&self.told, observation) {
+                // The reason may differ from one attempt to the next without anything having changed.
+                (Some(Observation::Failed(_)), Observation::Failed(_)) => false,
+                (told, new) => told.as_ref() != Some(new),
+            }
+    }
+}
+
+/// The watched units, and the news in the order in which they are to be told. It holds at most one piece of news per
+/// unit: who listens too slowly gets the latest state, never an endless queue.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    entries: BTreeMap<UnitName, Entry>,
+    by_path: HashMap<String, Vec<UnitName>>,
+    news: VecDeque<UnitName>,
+    bus: Option<BusState>,
+    host: Option<HostState>,
+    host_told: Option<HostState>,
+}
+
+impl Table {
+    /// Watches exactly `units` from here on; returns those that are new and those that are gone.
+    pub(super) fn watch(&mut self, units: &[UnitName]) -> (Vec<UnitName>, Vec<UnitName>) {
+        let gone: Vec<UnitName> =
+            self.entries.keys().filter(|known| !units.contains(known)).cloned().collect();
+        for unit in &gone {
+            self.entries.remove(unit);
+        }
+        let mut new = Vec::new();
+        for unit in units {
+            if !self.entries.contains_key(unit) {
+                let entry = Entry { path: path::of(unit), ..Entry::default() };
+                self.entries.insert(unit.clone(), entry);
+                new.push(unit.clone());
+            }
+        }
+        self.index();
+        (new, gone)
+    }
+
+    fn index(&mut self) {
+        self.by_path.clear();
+        for (unit, entry) in &self.entries {
+            self.by_path.entry(entry.path.clone()).or_default().push(unit.clone());
+        }
+    }
+
+    pub(super) fn units(&self) -> Vec<UnitName> {
+        self.entries.keys().cloned().collect()
+    }
+
+    pub(super) fn watches(&self, unit: &UnitName) -> bool {
+        self.entries.contains_key(unit)
+    }
+
+    /// The watched units whose signals come from `path`: none, one, or several that are names of the same unit.
+    pub(super) fn at(&self, path: &str) -> &[UnitName] {
+        self.by_path.get(path).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn raw(&self, unit: &UnitName) -> Option<&Raw> {
+        self.entries.get(unit)?.raw.as_ref()
+    }
+
+    /// The properties, to be changed by a signal. What is learnt this way is told by [`Table::publish`].
+    pub(super) fn raw_mut(&mut self, unit: &UnitName) -> Option<&mut Raw> {
+        self.entries.get_mut(unit)?.raw.as_mut()
+    }
+
+    /// Nothing that was known counts any more; what was told is remembered, so that the same is not told twice.
+    pub(super) fn forget(&mut self) {
+        for entry in self.entries.values_mut() {
+            entry.raw = None;
+        }
+    }
+
+    /// Takes a complete look over and tells it if it is news.
+    pub(super) fn replace(&mut self, unit: &UnitName, raw: Raw) {
+        let Some(entry) = self.entries.get_mut(unit) else { return };
+        let proper = raw.id.parse::<UnitName>().map_or_else(|_| path::of(unit), |id| path::of(&id));
+        let moved = entry.path != proper;
+        entry.path = proper;
+        entry.raw = Some(raw);
+        if moved {
+            self.index();
+        }
+        self.publish(unit);
+    }
+
+    /// Tells the unit's state if it is news or was asked for.
+    pub(super) fn publish(&mut self, unit: &UnitName) {
+        if let Some(raw) = self.raw(unit) {
+            let observation = Observation::Unit(raw.snapshot());
+            self.tell(unit, observation);
+        }
+    }
+
+    /// Says that the unit could not be observed. What was known of it counts no more.
+    pub(super) fn failed(&mut self, unit: &UnitName, why: &str) {
+        if let Some(entry) = self.entries.get_mut(unit) {
+            entry.raw = None;
+        }
+        self.tell(unit, Observation::Failed(why.to_owned()));
+    }
+
+    fn tell(&mut self, unit: &UnitName, observation: Observation) {
+        let Some(entry) = self.entries.get_mut(unit) else { return };
+        if entry.next.is_none() && !entry.news(&observation) {
+            return;
+        }
+        if entry.next.replace(observation).is_none() {
+            self.news.push_back(unit.clone());
+        }
+    }
+
+    /// Makes the next look at the unit be told in any case.
+    pub(super) fn ask(&mut self, unit: &UnitName) {
+        if let Some(entry) = self.entries.get_mut(unit) {
+            entry.asked = true;
+        }
+    }
+
+    pub(super) fn tell_bus(&mut self, state: BusState) {
+        self.bus = Some(state);
+    }
+
+    pub(super) fn tell_host(&mut self, state: HostState) {
+        self.host = (self.host_told != Some(state)).then_some(state);
+    }
+
+    /// What is known of the host, told or not.
+    pub(super) fn host(&self) -> Option<HostState> {
+        self.host.or(self.host_told)
+    }
+
+    pub(super) fn has_news(&self) -> bool {
+        !self.news.is_empty() || self.bus.is_some() || self.host.is_some()
+    }
+
+    /// Takes the next piece of news out; from then on it counts as told.
+    pub(super) fn next_news(&mut self) -> Option<SystemdEvent> {
+        if let Some(state) = self.bus.take() {
+            return Some(SystemdEvent::Bus(state));
+        }
+        if let Some(state) = self.host.take() {
+            self.host_told = Some(state);
+            return Some(SystemdEvent::Host(state));
+        }
+        while let Some(unit) = self.news.pop_front() {
+            let Some(entry) = self.entries.get_mut(&unit) else { continue };
+            let Some(observation) = entry.next.take().filter(|next| entry.news(next)) else { continue };
+            entry.asked = false;
+            entry.told = Some(observation.clone());
+            return Some(SystemdEvent::Observed { unit, observation });
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;
