@@ -173,6 +173,8 @@ pub struct Reply {
 /// What came of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
+// There is one per request under way; a box would be an allocation for nothing.
+#[allow(clippy::large_enum_variant)]
 pub enum Verdict {
     /// It was carried out; the outcome may still be a failure of the worker.
     Outcome(Outcome),

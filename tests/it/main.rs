@@ -3,3 +3,4 @@
 mod units;
 mod fleet;
 mod cli;
+mod door;

@@ -1,0 +1,77 @@
+//! A session's share of what the supervisor learns: first the state, then every change, without a gap.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
+
+use super::desk::{Subscription, Update};
+
+/// How long a session waits before it asks again, if the supervisor's inbox was full or the session could not keep up.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// Where a session stands with its subscription.
+#[derive(Debug, Default)]
+pub(super) enum Feed {
+    /// It follows nothing.
+    #[default]
+    Off,
+    /// It is to subscribe at this time.
+    Due(Instant),
+    /// It has asked and not yet been answered.
+    Asked(oneshot::Receiver<Subscription>),
+    /// It follows.
+    Live(broadcast::Receiver<Arc<Update>>),
+}
+
+/// What a feed wants its session to do.
+#[derive(Debug)]
+pub(super) enum News {
+    /// Put a subscription on the desk.
+    Subscribe,
+    /// Send the state, then follow.
+    Begin(Subscription),
+    /// Send a change.
+    Changed(Arc<Update>),
+    /// Nothing; ask again later ([`Feed::again`]): the session was too slow, or the supervisor too busy.
+    Missed,
+}
+
+impl Feed {
+    /// Subscribe now.
+    pub(super) fn now() -> Self {
+        Self::Due(Instant::now())
+    }
+
+    /// Subscribe in a moment.
+    pub(super) fn again() -> Self {
+        Self::Due(Instant::now() + AGAIN)
+    }
+
+    /// Whether the session follows, or is about to.
+    pub(super) fn is_on(&self) -> bool {
+        match self {
+            Self::Off => false,
+            Self::Due(_) | Self::Asked(_) | Self::Live(_) => true,
+        }
+    }
+
+    /// The next thing to do; never, if it is off. Cancel safe.
+    pub(super) async fn next(&mut self) -> News {
+        match self {
+            Self::Off => pending().await,
+            Self::Due(at) => {
+                sleep_until(*at).await;
+                News::Subscribe
+            }
+            Self::Asked(answer) => answer.await.map_or(News::Missed, News::Begin),
+            Self::Live(changes) => match changes.recv().await {
+                Ok(update) => News::Changed(update),
+                Err(RecvError::Lagged(_) | RecvError::Closed) => News::Missed,
+            },
+        }
+    }
+}

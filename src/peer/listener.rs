@@ -1,0 +1,230 @@
+//! The door itself: takes connections from sockets that somebody else has bound (PID 1, or a test), finds out who is
+//! behind them within five seconds, and hands them to a session. Who cannot prove a pinned key gets no answer.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::channel::{Carrier, Channel};
+use super::desk::{Asker, Desk};
+use super::gate::{Entry, Gate, Pool, Seat};
+use super::identity::Identity;
+use super::refusals::Refusals;
+use super::replay::Replays;
+use super::session::{Room, Session};
+use super::socket::tune;
+use super::tls::{Distrust, Server, TlsError};
+use super::wire::MAX_REQUEST;
+use crate::journal::{Event, Priority, Record};
+use crate::vocabulary::{NodeName, Pin};
+
+/// How long handshake and hello may take together (design, section 7).
+pub const ARRIVAL_DEADLINE: Duration = Duration::from_secs(5);
+/// How long the door rests after a failed accept, first and at most. Without a rest it would spin when descriptors run
+/// out, since the connection stays in the queue.
+const REST: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+/// How long the sessions get to close when the door does.
+const CLOSING: Duration = Duration::from_millis(500);
+
+/// The sockets that the door listens on, bound already.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    /// For peers.
+    pub tcp: Vec<std::net::TcpListener>,
+    /// For this host's own users; the file's mode decides who may connect at all.
+    pub unix: Vec<std::os::unix::net::UnixListener>,
+}
+
+/// The door cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum DoorError {
+    /// The key does not work.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// A listening socket does not work.
+    #[error("a listening socket cannot be used")]
+    Socket(#[from] io::Error),
+}
+
+/// Serves until `shutdown`, then closes every connection. Needs a tokio runtime with I/O and time.
+///
+/// # Errors
+/// [`DoorError`] before the first connection is taken; once open, the door stays open.
+pub async fn serve(
+    listeners: Listeners,
+    identity: &Identity,
+    desk: Desk,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), DoorError> {
+    let door = Arc::new(Door {
+        tls: Server::new(identity.credentials(), desk.fleet.clone())?,
+        gate: Arc::default(),
+        room: Room { refusals: Refusals::new(desk.recorder.clone()), replays: Replays::default(), desk },
+    });
+    let mut loops = JoinSet::new();
+    for listener in listeners.tcp {
+        listener.set_nonblocking(true)?;
+        loops.spawn(take_peers(Arc::clone(&door), TcpListener::from_std(listener)?));
+    }
+    for listener in listeners.unix {
+        listener.set_nonblocking(true)?;
+        loops.spawn(take_users(Arc::clone(&door), UnixListener::from_std(listener)?));
+    }
+    shutdown.await;
+    loops.abort_all();
+    door.gate.close_all("the supervisor ends");
+    let by = Instant::now() + CLOSING;
+    while door.gate.count() > 0 && Instant::now() < by {
+        sleep(Duration::from_millis(5)).await;
+    }
+    Ok(())
+}
+
+struct Door {
+    tls: Server,
+    gate: Arc<Gate>,
+    room: Room,
+}
+
+async fn take_peers(door: Arc<Door>, listener: TcpListener) {
+    let mut rest = Rest::new(&door);
+    loop {
+        match listener.accept().await {
+            Ok((stream, from)) => {
+                rest.over();
+                tune(&stream);
+                let entry = door.gate.enter(door.pool(from));
+                let full = entry.full;
+                tokio::spawn(Arc::clone(&door).meet(stream, from, entry));
+                if full {
+                    tokio::task::yield_now().await;
+                }
+            }
+            Err(error) => rest.after(&error).await,
+        }
+    }
+}
+
+async fn take_users(door: Arc<Door>, listener: UnixListener) {
+    let mut rest = Rest::new(&door);
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                rest.over();
+                // A peer without credentials is none that the kernel vouches for.
+                let Ok(credentials) = stream.peer_cred() else { continue };
+                let uid = credentials.uid();
+                let entry = door.gate.enter(if uid == 0 { Pool::Root } else { Pool::Users });
+                let full = entry.full;
+                tokio::spawn(door.welcome(stream, uid, entry));
+                if full {
+                    tokio::task::yield_now().await;
+                }
+            }
+            Err(error) => rest.after(&error).await,
+        }
+    }
+}
+
+impl Door {
+    fn pool(&self, from: SocketAddr) -> Pool {
+        let ip = from.ip().to_canonical();
+        let fleet = self.room.desk.fleet.borrow();
+        let known = fleet.nodes.values().any(|n| !n.disabled && n.address.ip().to_canonical() == ip);
+        if known { Pool::Address(ip) } else { Pool::Stranger }
+    }
+
+    fn welcome(&self, stream: UnixStream, uid: u32, entry: Entry) -> impl Future<Output = ()> + use<> {
+        let channel = Channel::new(Box::new(stream), MAX_REQUEST);
+        let session = Session::new(self.room.clone(), channel, Asker::Local { uid });
+        session.run(entry.seat, entry.told, Instant::now() + ARRIVAL_DEADLINE)
+    }
+
+    /// From an accepted connection to a peer's session, or to one audit line.
+    async fn meet(self: Arc<Self>, stream: TcpStream, from: SocketAddr, entry: Entry) {
+        let Entry { seat, mut told, .. } = entry;
+        let by = Instant::now() + ARRIVAL_DEADLINE;
+        let met = tokio::select! {
+            met = timeout_at(by, self.authenticate(stream, &seat)) => {
+                met.unwrap_or_else(|_| Err("it did not prove who it is within 5 s".to_owned()))
+            }
+            why = told.why() => Err(why.to_owned()),
+        };
+        match met {
+            Ok((carrier, node, pin)) => {
+                seat.authenticated(&node);
+                let channel = Channel::new(carrier, MAX_REQUEST);
+                let session = Session::new(self.room.clone(), channel, Asker::Peer { node, pin });
+                drop(self);
+                session.run(seat, told, by).await;
+            }
+            Err(why) => {
+                let by = from.ip().to_canonical().to_string();
+                let text = format!("a connection was refused: {why}");
+                let record = Record { by, ..Record::local(Event::Refused, Priority::Warning, "", text) };
+                self.room.refusals.tell(record);
+            }
+        }
+    }
+
+    async fn authenticate(
+        &self,
+        stream: TcpStream,
+        seat: &Seat,
+    ) -> Result<(Box<dyn Carrier>, NodeName, Pin), String> {
+        let mut head = [0; 4];
+        let count = stream.peek(&mut head).await.map_err(|_| Distrust::HungUp.to_string())?;
+        seat.spoke();
+        // No TLS state is set up for what cannot become a handshake.
+        match head.get(..count).unwrap_or_default() {
+            [] => return Err("it hung up without a word".to_owned()),
+            [HANDSHAKE_RECORD, ..] => {}
+            b"GET " | b"HEAD" | b"POST" | b"PUT " | b"OPTI" | b"CONN" | b"PRI " => {
+                return Err("it speaks HTTP".to_owned());
+            }
+            _ => return Err(Distrust::NotTls.to_string()),
+        }
+        let (carrier, pin) = self.tls.accept(stream).await.map_err(|why| why.to_string())?;
+        // The fleet may have changed during the handshake; what counts is now.
+        let node = self.room.desk.fleet.borrow().node_of(&pin).cloned();
+        node.map(|node| (carrier, node, pin)).ok_or_else(|| Distrust::Unpinned(pin).to_string())
+    }
+}
+
+/// The first byte of a TLS record that carries a handshake (RFC 8446, section 5.1).
+const HANDSHAKE_RECORD: u8 = 22;
+
+/// The pause between failed accepts.
+struct Rest<'a> {
+    door: &'a Door,
+    next: Duration,
+}
+
+impl<'a> Rest<'a> {
+    fn new(door: &'a Door) -> Self {
+        Self { door, next: REST.0 }
+    }
+
+    fn over(&mut self) {
+        self.next = REST.0;
+    }
+
+    async fn after(&mut self, error: &io::Error) {
+        // That one connection went away while it queued; the listener is fine.
+        if matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ECONNABORTED | Errno::EPROTO)) {
+            return;
+        }
+        if self.next == REST.0 {
+            let text = format!("the door cannot take connections for the moment: {error}");
+            self.door.room.desk.recorder.record(Record::local(Event::Degraded, Priority::Error, "", text));
+        }
+        sleep(self.next).await;
+        self.next = (self.next * 2).min(REST.1);
+    }
+}

@@ -1,0 +1,282 @@
+//! Follows one watched peer: keeps a connection to it, passes its news on, and says within three seconds when it has
+//! fallen silent and what that means.
+//!
+//! A connection attempt is also the knock: PID 1 over there holds the listening socket and starts a dead supervisor.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ring::rand::{SecureRandom, SystemRandom};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::client::{ConnectError, Endpoint, Events, Link, LinkError, connect};
+use super::identity::Identity;
+use super::wire::{Hello, NodeReport, NodeState, Request, ServerFrame, Verb, Verdict, WorkerReport};
+use crate::vocabulary::{BootNonce, NodeName, ReqId, WorkerName};
+
+/// How long one attempt to connect may take, hello included. A supervisor that the knock starts answers well within.
+const ATTEMPT: Duration = Duration::from_secs(2);
+/// A peer sends something each second; after this long without a word it is gone. Two keepalives and a half, so that
+/// one lost packet does not count, and still under the three seconds that a watcher has.
+const SILENCE: Duration = Duration::from_millis(2500);
+/// The first and the longest pause between attempts, before jitter.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+/// A connection that held this long is worth a new one at once; one that ended sooner waits, or two sides that disagree
+/// would keep each other busy.
+const WORTH: Duration = Duration::from_secs(1);
+
+/// Something about a watched peer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerEvent {
+    /// The peer.
+    pub node: NodeName,
+    /// What happened.
+    pub what: PeerNews,
+}
+
+/// What happened to a watched peer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PeerNews {
+    /// It answers: its version, its present run, its fleet file. If it grants us to watch, a snapshot follows at once.
+    Connected(Hello),
+    /// Everything that we may see of it.
+    Snapshot(NodeReport),
+    /// One worker of it changed.
+    Change(WorkerReport),
+    /// It shuts down or reboots; its silence from here on is no failure.
+    Leaving,
+    /// It cannot be followed. Told again only when state or reason change.
+    Lost {
+        /// [`NodeState::SupervisorDead`], [`NodeState::Unreachable`], or [`NodeState::Unknown`] if it answers and the two
+        /// sides do not trust or understand each other.
+        state: NodeState,
+        /// Why, in a sentence.
+        why: String,
+    },
+}
+
+/// Follows a peer until dropped (all clones), and asks it for things. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct PeerHandle {
+    node: NodeName,
+    link: watch::Receiver<Option<Link>>,
+    wanted: Arc<Notify>,
+    _follower: Arc<Follower>,
+}
+
+#[derive(Debug)]
+struct Follower(AbortHandle);
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Starts to follow a peer. After a reload that changed its address or keys, or our own hello, drop the handle and call
+/// this again. Needs a tokio runtime.
+pub fn follow(to: Endpoint, identity: Identity, hello: Hello, events: mpsc::Sender<PeerEvent>) -> PeerHandle {
+    let (live, link) = watch::channel(None);
+    let wanted = Arc::new(Notify::new());
+    let node = to.node.clone();
+    let task = Following { to, identity, hello, events, live, wanted: Arc::clone(&wanted), told: None };
+    let follower = Arc::new(Follower(tokio::spawn(task.run()).abort_handle()));
+    PeerHandle { node, link, wanted, _follower: follower }
+}
+
+impl PeerHandle {
+    /// The peer.
+    pub fn node(&self) -> &NodeName {
+        &self.node
+    }
+
+    /// Asks the peer for something, over the connection that there is or as soon as there is one. If the connection
+    /// breaks meanwhile the request is sent again, provided that it cannot act twice: the peer remembers its id, or has
+    /// started anew and the request changes nothing, or nothing that `expect` does not guard.
+    ///
+    /// # Errors
+    /// [`LinkError`], within `deadline`; [`LinkError::refusal`] makes a verdict of it.
+    pub async fn request(
+        &self,
+        worker: Option<&WorkerName>,
+        verb: Verb,
+        because: &str,
+        deadline: Duration,
+    ) -> Result<Verdict, LinkError> {
+        let by = Instant::now() + deadline;
+        let req_id = ReqId::random()?;
+        let repeatable = match &verb {
+            Verb::Relaunch(order) => order.expect.is_some(),
+            Verb::Hold { .. } | Verb::Release {} => true,
+            Verb::Status {} | Verb::Explain {} | Verb::Audit { .. } | Verb::Fleet {} | Verb::Watch {} => true,
+        };
+        let mut sent: Option<(BootNonce, LinkError)> = None;
+        loop {
+            let link = match (timeout_at(by, self.live()).await, &sent) {
+                (Ok(Some(link)), _) => link,
+                (Ok(None) | Err(_), Some((_, error))) => return Err(error.clone()),
+                (Ok(None) | Err(_), None) => {
+                    let (node, ms) = (&self.node, deadline.as_millis());
+                    return Err(LinkError::NotSent(format!("no connection to {node} within {ms} ms")));
+                }
+            };
+            let boot_nonce = link.server().boot_nonce;
+            if let Some((before, error)) = &sent
+                && *before != boot_nonce
+                && !repeatable
+            {
+                return Err(error.clone());
+            }
+            let request = Request {
+                boot_nonce,
+                req_id,
+                target_node: self.node.clone(),
+                worker: worker.cloned(),
+                verb: verb.clone(),
+                because: because.to_owned(),
+            };
+            match link.send(&request, by.saturating_duration_since(Instant::now())).await {
+                Ok(verdict) => return Ok(verdict),
+                Err(LinkError::NotSent(_)) if link.is_closed() => {}
+                Err(error @ LinkError::Lost(_)) => sent = Some((boot_nonce, error)),
+                Err(LinkError::NoAnswer(_)) => return Err(LinkError::NoAnswer(deadline)),
+                Err(error @ LinkError::NotSent(_)) => return Err(error),
+            }
+        }
+    }
+
+    /// A connection that is up; asks for one if there is none. `None` if the follower has ended.
+    async fn live(&self) -> Option<Link> {
+        let up = |link: &Option<Link>| link.as_ref().is_some_and(|link| !link.is_closed());
+        if !up(&self.link.borrow()) {
+            self.wanted.notify_one();
+        }
+        let mut link = self.link.clone();
+        link.wait_for(up).await.ok()?.clone()
+    }
+}
+
+struct Following {
+    to: Endpoint,
+    identity: Identity,
+    hello: Hello,
+    events: mpsc::Sender<PeerEvent>,
+    live: watch::Sender<Option<Link>>,
+    wanted: Arc<Notify>,
+    /// What was told of its being lost, since it was last there.
+    told: Option<(NodeState, String)>,
+}
+
+impl Following {
+    /// Ends when nobody takes the news any more.
+    async fn run(mut self) {
+        let mut pause = PAUSE.0;
+        loop {
+            let up = match connect(&self.to, &self.identity, self.hello.clone(), ATTEMPT).await {
+                Ok((link, events)) => self.listen(link, events).await,
+                Err(error) => self.lost(error.state(), explain(&error)).await.map(|()| Duration::ZERO),
+            };
+            let Ok(up) = up else { return };
+            if up >= WORTH {
+                pause = PAUSE.0;
+                continue;
+            }
+            // Somebody who wants something now does not wait for the end of a pause.
+            let _ = timeout(jittered(pause), self.wanted.notified()).await;
+            pause = (pause * 2).min(PAUSE.1);
+        }
+    }
+
+    /// Passes the news on until the connection ends; says how long it lasted. That it ended is not told yet: the next
+    /// attempt, which follows at once, shows whether the supervisor merely started anew.
+    async fn listen(&mut self, link: Link, mut events: Events) -> Result<Duration, Unheard> {
+        let since = Instant::now();
+        self.tell(PeerNews::Connected(link.server().clone())).await?;
+        self.told = None;
+        // A wish from before the connection came is fulfilled by it.
+        let _ = timeout(Duration::ZERO, self.wanted.notified()).await;
+        self.live.send_replace(Some(link));
+        let end = self.pass_on(&mut events).await;
+        self.live.send_replace(None);
+        match end? {
+            Heard::Ended => {}
+            Heard::Nothing => {
+                let why = format!("nothing was heard from it for {} ms", SILENCE.as_millis());
+                self.lost(NodeState::Unreachable, why).await?;
+            }
+            Heard::AnotherNode(why) => self.lost(NodeState::Unknown, why).await?,
+        }
+        Ok(since.elapsed())
+    }
+
+    async fn pass_on(&mut self, events: &mut Events) -> Result<Heard, Unheard> {
+        loop {
+            let frame = match timeout(SILENCE, events.next()).await {
+                Ok(Some(frame)) => frame,
+                Ok(None) => return Ok(Heard::Ended),
+                Err(_) => return Ok(Heard::Nothing),
+            };
+            let node = &self.to.node;
+            match frame {
+                ServerFrame::Keepalive => {}
+                ServerFrame::Leaving => self.tell(PeerNews::Leaving).await?,
+                ServerFrame::Snapshot(report) => {
+                    if report.node != *node || report.workers.iter().any(|worker| worker.node != *node) {
+                        return Ok(Heard::AnotherNode(format!("{node} reports about {}", report.node)));
+                    }
+                    self.tell(PeerNews::Snapshot(report)).await?;
+                }
+                ServerFrame::Change(report) => {
+                    if report.node != *node {
+                        return Ok(Heard::AnotherNode(format!("{node} reports about {}", report.node)));
+                    }
+                    self.tell(PeerNews::Change(report)).await?;
+                }
+                // The link never passes these on.
+                ServerFrame::Hello(_) | ServerFrame::Reply(_) => {}
+            }
+        }
+    }
+
+    async fn lost(&mut self, state: NodeState, why: String) -> Result<(), Unheard> {
+        let news = Some((state, why.clone()));
+        if self.told != news {
+            self.told = news;
+            self.tell(PeerNews::Lost { state, why }).await?;
+        }
+        Ok(())
+    }
+
+    async fn tell(&self, what: PeerNews) -> Result<(), Unheard> {
+        let event = PeerEvent { node: self.to.node.clone(), what };
+        self.events.send(event).await.map_err(|_| Unheard)
+    }
+}
+
+/// How following one connection ended.
+enum Heard {
+    Ended,
+    Nothing,
+    AnotherNode(String),
+}
+
+/// Nobody takes the news any more.
+struct Unheard;
+
+fn explain(error: &ConnectError) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+/// Between three quarters and five quarters, so that peers which lost each other do not come back in step.
+fn jittered(pause: Duration) -> Duration {
+    let mut byte = [128];
+    // Without randomness the pause is simply not spread.
+    let _ = SystemRandom::new().fill(&mut byte);
+    let [spread] = byte;
+    pause.mul_f64(0.75 + f64::from(spread) / 512.0)
+}

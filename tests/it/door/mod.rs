@@ -1,0 +1,11 @@
+//! The door under test: real TLS over loopback, a small desk behind it.
+
+mod authority;
+mod clients;
+mod flood;
+mod follow;
+mod house;
+mod keys;
+mod orders;
+mod strangers;
+mod streams;
