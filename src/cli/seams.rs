@@ -3,19 +3,19 @@
 
 use std::path::Path;
 
-use anyhow::bail;
-
 use super::doctor::Finding;
-use crate::fleet::Fleet;
+use crate::fleet::{self, Fleet};
+use crate::peer::identity::Identity;
 use crate::peer::wire::AuditLine;
+use crate::store;
 use crate::vocabulary::{NodeName, Pin};
 
 /// The last `last` lines of the audit trail, newest last, from the supervisor's database in `dir`.
 ///
 /// # Errors
 /// The database cannot be read.
-pub(super) fn read_audit(dir: &Path, _last: u32) -> anyhow::Result<Vec<AuditLine>> {
-    bail!("this build cannot read the audit trail in {} without the supervisor", dir.display())
+pub(super) fn read_audit(dir: &Path, last: u32) -> anyhow::Result<Vec<AuditLine>> {
+    Ok(store::read_audit(dir, last)?)
 }
 
 /// The fleet file at `path`, and what somebody should know about it.
@@ -23,7 +23,8 @@ pub(super) fn read_audit(dir: &Path, _last: u32) -> anyhow::Result<Vec<AuditLine
 /// # Errors
 /// It cannot be read or is not valid.
 pub(super) fn fleet(path: &Path) -> anyhow::Result<(Fleet, Vec<String>)> {
-    bail!("this build cannot read {}", path.display())
+    let loaded = Fleet::load(path)?;
+    Ok((loaded.fleet, loaded.warnings.iter().map(ToString::to_string).collect()))
 }
 
 /// What this node is called.
@@ -31,10 +32,7 @@ pub(super) fn fleet(path: &Path) -> anyhow::Result<(Fleet, Vec<String>)> {
 /// # Errors
 /// It is said nowhere, or what is said is no name.
 pub(super) fn whoami(given: Option<&NodeName>) -> anyhow::Result<NodeName> {
-    match given {
-        Some(name) => Ok(name.clone()),
-        None => bail!("this build does not know its node: give --node"),
-    }
+    Ok(fleet::whoami(given.map(NodeName::as_str))?)
 }
 
 /// The pin of the key in `dir`.
@@ -42,7 +40,7 @@ pub(super) fn whoami(given: Option<&NodeName>) -> anyhow::Result<NodeName> {
 /// # Errors
 /// It cannot be read, or others could.
 pub(super) fn pin(dir: &Path) -> anyhow::Result<Pin> {
-    bail!("this build cannot read the key in {}", dir.display())
+    Ok(Identity::load(&dir.join("key.pem"))?.pin())
 }
 
 /// Whether each peer can be reached and accepts us.

@@ -34,7 +34,10 @@ pub(super) struct Place {
 
 impl Default for Place {
     fn default() -> Self {
-        Self { bus: "unix:path=/run/dbus/system_bus_socket".to_owned(), systemctl: "/usr/bin/systemctl".into() }
+        Self {
+            bus: "unix:path=/run/dbus/system_bus_socket".to_owned(),
+            systemctl: "/usr/bin/systemctl".into(),
+        }
     }
 }
 

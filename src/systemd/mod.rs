@@ -138,7 +138,10 @@ enum Ask {
 enum Answer {
     Done(Box<Relaunch>),
     /// The bus is gone; whether PID 1 got the order is unknown.
-    Gone { why: String, before: Option<InvocationId> },
+    Gone {
+        why: String,
+        before: Option<InvocationId>,
+    },
 }
 
 fn not_watched() -> Answer {
@@ -198,7 +201,8 @@ impl Systemd {
 
     async fn by_bus(&self, unit: &UnitName, timeout: Duration) -> Answer {
         let (reply, answer) = oneshot::channel();
-        let gone = || Answer::Gone { why: "the task that follows systemd has ended".to_owned(), before: None };
+        let gone =
+            || Answer::Gone { why: "the task that follows systemd has ended".to_owned(), before: None };
         if self.asks.send(Ask::Relaunch { unit: unit.clone(), timeout, reply }).await.is_err() {
             return gone();
         }

@@ -82,10 +82,8 @@ pub(super) struct Session {
 impl Session {
     /// Connects and says hello.
     pub(super) async fn open(address: String) -> Result<Self, String> {
-        let connect = connection::Builder::address(address.as_str())
-            .max_queued(QUEUE)
-            .method_timeout(ANSWER)
-            .build();
+        let connect =
+            connection::Builder::address(address.as_str()).max_queued(QUEUE).method_timeout(ANSWER).build();
         let connection = match timeout(ANSWER, connect).await {
             Ok(Ok(connection)) => connection,
             Ok(Err(error)) => return Err(format!("the system bus does not take us: {error}")),
@@ -212,7 +210,10 @@ impl Session {
         while let Some((sent, serial)) = self.sent.front() {
             if self.calls.contains_key(serial) {
                 if now >= *sent + patience {
-                    return Err(format!("systemd did not answer over the bus within {} s", patience.as_secs()));
+                    return Err(format!(
+                        "systemd did not answer over the bus within {} s",
+                        patience.as_secs()
+                    ));
                 }
                 break;
             }
@@ -287,13 +288,7 @@ impl Session {
         }
     }
 
-    fn relaunch(
-        &mut self,
-        hub: &Hub,
-        unit: UnitName,
-        timeout: Duration,
-        reply: oneshot::Sender<Answer>,
-    ) {
+    fn relaunch(&mut self, hub: &Hub, unit: UnitName, timeout: Duration, reply: oneshot::Sender<Answer>) {
         if !hub.table.watches(&unit) {
             let _ = reply.send(super::not_watched());
             return;

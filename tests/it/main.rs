@@ -1,6 +1,6 @@
 //! Integration tests.
 
-mod units;
-mod fleet;
 mod cli;
 mod door;
+mod fleet;
+mod units;

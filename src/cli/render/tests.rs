@@ -36,6 +36,8 @@ fn worker(node: &str, name: &str, unit: &str, class: Class) -> WorkerReport {
         last_act_ms: None,
         held_for_ms: None,
         quarantined: false,
+        left_to_peers: false,
+        startable: true,
     }
 }
 

@@ -32,7 +32,9 @@ impl Session {
                 tracing::warn!(%why, "the host's state could not be read");
                 Ok(())
             }
-            (Call::List(units), None) => self.compare(hub, &units, message).map_err(|error| unreadable(&error)),
+            (Call::List(units), None) => {
+                self.compare(hub, &units, message).map_err(|error| unreadable(&error))
+            }
             (Call::Read(unit), failed) => {
                 self.read(hub, &unit, message, failed);
                 Ok(())
@@ -73,7 +75,13 @@ impl Session {
         }
     }
 
-    fn restart_answered(&mut self, hub: &Hub, id: u64, message: &Message, failed: bool) -> Result<(), String> {
+    fn restart_answered(
+        &mut self,
+        hub: &Hub,
+        id: u64,
+        message: &Message,
+        failed: bool,
+    ) -> Result<(), String> {
         let job: Option<String> = match failed {
             true => None,
             false => {
