@@ -14,7 +14,7 @@ use crate::fleet::{
 };
 use crate::vocabulary::NodeName;
 
-/// Arguments of `keyholder check`.
+/// Check the fleet file and this node's place in it; reads files, touches nothing, no network
 #[derive(Debug, Clone, Args)]
 pub struct CheckArgs {
     /// The fleet file
