@@ -37,9 +37,6 @@ impl Core {
                 let _ = reply.send(Subscription { first, changes });
             }
             Order::Request { asker, request, reply } => {
-                if request.verb.acts() {
-                    self.record_order(&asker, &request);
-                }
                 if request.target_node == self.me {
                     self.serve(&asker, request, reply, now);
                 } else {
@@ -268,27 +265,6 @@ impl Core {
             | Verb::Fleet {}
             | Verb::Watch {} => ANSWER,
         }
-    }
-
-    fn record_order(&self, asker: &Asker, request: &Request) {
-        let pin = match asker {
-            Asker::Peer { pin, .. } => Some(*pin),
-            Asker::Local { .. } => None,
-        };
-        let subject = match &request.worker {
-            Some(worker) => format!("{}/{worker}", request.target_node),
-            None => request.target_node.to_string(),
-        };
-        self.recorder.record(Record {
-            event: Kind::Ordered,
-            priority: Priority::Notice,
-            by: asker.to_string(),
-            pin,
-            req_id: Some(request.req_id),
-            verb: Some(request.verb.name()),
-            subject,
-            text: format!("{} ordered by {asker}: {}", request.verb.name(), request.because),
-        });
     }
 
     /// Orders what neighbours leave to their watchers; returns when to look again.

@@ -170,10 +170,11 @@ impl Lab {
         self.lab(&["root", node]).trim().into()
     }
 
-    /// `keyholder status --json` as `node` sees the fleet; null while its supervisor does not answer.
+    /// The nodes of `keyholder status --json` as `node` sees the fleet; null while its supervisor does not answer.
     pub(crate) fn status(&self, node: &str) -> Value {
         let output = self.try_sh(node, "keyholder status --json");
-        serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
+        let verdict: Value = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+        verdict["outcome"]["fleet"].clone()
     }
 
     /// The report that `at` has of `node`.
