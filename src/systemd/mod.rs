@@ -101,7 +101,9 @@ pub enum RelaunchError {
     #[error("systemd's restart job did not finish in time; it may still be under way")]
     Timeout,
     /// The job is done, yet the unit is not up under a new run.
-    #[error("systemd's restart job is done, but the unit is not running; the unit's journal says more")]
+    #[error(
+        "systemd's restart job is done, but the unit is not running: it ended at once, or a condition of it is not met; its journal says more"
+    )]
     NotRunning,
     /// Neither the bus nor `systemctl` led to PID 1.
     #[error("systemd cannot be reached: {0}")]

@@ -27,6 +27,8 @@ const RELOADING: Duration = Duration::from_secs(100);
 const SAFETY_POLL: Duration = Duration::from_secs(30);
 /// How many units are read at once. The bus allows 128 unanswered calls per connection.
 const WINDOW: usize = 16;
+/// How long PID 1 may be away from the bus before the bus counts as lost. A re-executed PID 1 is back within 50 ms.
+const ABSENCE: Duration = Duration::from_secs(1);
 /// Messages that zbus keeps for us between two turns of the loop.
 const QUEUE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(31);
 
@@ -34,6 +36,8 @@ const QUEUE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(31);
 pub(super) enum End {
     /// The connection is of no more use.
     Lost(String),
+    /// PID 1 has a new name on the bus (it was re-executed): everything is to be built anew, and nothing is wrong.
+    Renewed,
     /// Nobody listens any more.
     Closed,
 }
@@ -76,7 +80,21 @@ pub(super) struct Session {
     orders: Vec<(u64, Order)>,
     next_order: u64,
     reloading: bool,
+    /// Until when PID 1 may come back to the bus, if it has left it.
+    absent: Option<Instant>,
     safety_poll: Instant,
+}
+
+/// What ends a session.
+enum Broken {
+    Lost(String),
+    Renewed,
+}
+
+impl From<String> for Broken {
+    fn from(why: String) -> Self {
+        Self::Lost(why)
+    }
 }
 
 impl Session {
@@ -102,23 +120,25 @@ impl Session {
             orders: Vec::new(),
             next_order: 0,
             reloading: false,
+            absent: None,
             safety_poll: Instant::now() + SAFETY_POLL,
         })
     }
 
     /// Serves until the connection is lost.
     pub(super) async fn run(mut self, hub: &mut Hub) -> End {
-        let why = match self.serve(hub).await {
+        let end = match self.serve(hub).await {
             Ok(()) => return End::Closed,
-            Err(why) => why,
+            Err(Broken::Lost(why)) => End::Lost(why),
+            Err(Broken::Renewed) => End::Renewed,
         };
         for (_, order) in &mut self.orders {
-            order.gone(&why);
+            order.gone("the connection to systemd was lost during the order");
         }
-        End::Lost(why)
+        end
     }
 
-    async fn serve(&mut self, hub: &mut Hub) -> Result<(), String> {
+    async fn serve(&mut self, hub: &mut Hub) -> Result<(), Broken> {
         hub.table.forget();
         self.set_up()?;
         loop {
@@ -150,8 +170,8 @@ impl Session {
                     self.watch(hub);
                 }
                 Turn::Heard(Some(Ok(message))) => self.message(hub, &message)?,
-                Turn::Heard(Some(Err(error))) => return Err(broken(&error)),
-                Turn::Heard(None) => return Err("the system bus closed the connection".to_owned()),
+                Turn::Heard(Some(Err(error))) => return Err(broken(&error).into()),
+                Turn::Heard(None) => return Err("the system bus closed the connection".to_owned().into()),
                 Turn::Due => self.tick(hub)?,
             }
         }
@@ -201,11 +221,14 @@ impl Session {
         let patience = if self.reloading { RELOADING } else { ANSWER };
         let answer = self.sent.front().map(|(sent, _)| *sent + patience);
         let order = self.orders.iter().map(|(_, order)| order.due()).min();
-        [answer, order].into_iter().flatten().fold(self.safety_poll, Instant::min)
+        [answer, order, self.absent].into_iter().flatten().fold(self.safety_poll, Instant::min)
     }
 
     fn tick(&mut self, hub: &mut Hub) -> Result<(), String> {
         let now = Instant::now();
+        if self.absent.is_some_and(|until| now >= until) {
+            return Err("systemd has left the bus".to_owned());
+        }
         let patience = if self.reloading { RELOADING } else { ANSWER };
         while let Some((sent, serial)) = self.sent.front() {
             if self.calls.contains_key(serial) {
@@ -227,7 +250,8 @@ impl Session {
                 self.send(message::list(&units), Some(Call::List(units)));
             }
         }
-        self.each_order(hub, |order, raw| order.tick(now, raw));
+        let reloading = self.reloading;
+        self.each_order(hub, |order, raw| order.tick(now, reloading, raw));
         Ok(())
     }
 
@@ -322,12 +346,12 @@ impl Session {
         }
     }
 
-    fn message(&mut self, hub: &mut Hub, message: &Message) -> Result<(), String> {
+    fn message(&mut self, hub: &mut Hub, message: &Message) -> Result<(), Broken> {
         match message.message_type() {
             Type::MethodReturn | Type::Error => {
                 let serial = message.header().reply_serial();
                 match serial.and_then(|serial| self.calls.remove(&serial)) {
-                    Some(call) => self.answer(hub, call, message),
+                    Some(call) => self.answer(hub, call, message).map_err(Broken::Lost),
                     None => Ok(()),
                 }
             }
