@@ -1,1 +1,5 @@
 //! Integration tests.
+
+mod journal;
+mod queue;
+mod store;
