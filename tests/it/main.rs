@@ -4,3 +4,6 @@ mod cli;
 mod door;
 mod fleet;
 mod units;
+mod journal;
+mod queue;
+mod store;
