@@ -16,7 +16,7 @@ use super::notify::Notifier;
 use super::worker::Worker;
 use super::{Setup, SuperviseError};
 use crate::fleet::Fleet;
-use crate::journal::{Event as Kind, Priority, Record};
+use crate::journal::{Event as Kind, Priority, Record, take_warnings};
 use crate::judge::{Host, WorkerState};
 use crate::peer::client::Endpoint;
 use crate::peer::desk::{Desk, Order};
@@ -108,6 +108,7 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
         return Err(SuperviseError::NoSockets);
     }
     let evidence = store::start(&setup.state_dir, &me);
+    take_warnings(evidence.recorder.clone());
     let nonce = BootNonce::random().map_err(SuperviseError::Random)?;
 
     let (systemd_tx, systemd_rx) = mpsc::channel(INBOX);
