@@ -6,4 +6,5 @@ mod fleet;
 mod journal;
 mod queue;
 mod store;
+mod systemd;
 mod units;
