@@ -1,5 +1,4 @@
 //! A lab of real nodes for one scenario: booted, installed as an operator would, observed from outside, and removed.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // It is test code, outside #[test] functions.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
