@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -17,8 +17,6 @@ use crate::vocabulary::{Moment, NodeName, human};
 
 /// How many records wait for journald, about 80 KB: some minutes of a busy night.
 const QUEUE: usize = 512;
-/// How many records are written between two probes of whether journald is there.
-const BATCH: usize = 64;
 /// After how long one that takes nothing is called degraded: journald is restarted within a second or so on updates.
 const BLOCKED: Duration = Duration::from_secs(5);
 /// How often one that is not there is looked for, while something waits for it.
@@ -43,7 +41,7 @@ pub(super) trait Sink: Send + 'static {
 
 enum Post {
     Line(Line),
-    Flush(oneshot::Sender<()>),
+    Wake,
 }
 
 #[derive(Debug, Default)]
@@ -54,6 +52,8 @@ struct Shared {
     lost: AtomicU64,
     /// Why the sink is not ready.
     absent: Mutex<Option<String>>,
+    /// Who waits for everything so far to be written.
+    flushes: Mutex<Vec<oneshot::Sender<()>>>,
 }
 
 /// The queue in front of the journal.
@@ -72,7 +72,15 @@ impl Journal {
     fn start_with(sink: impl Sink, queue: usize, retry: Duration, node: &NodeName) -> io::Result<Self> {
         let (to, from) = sync_channel(queue);
         let shared = Arc::<Shared>::default();
-        let mut writer = Writer { sink, shared: shared.clone(), node: node.to_string(), retry, told: 0 };
+        let mut writer = Writer {
+            sink,
+            shared: shared.clone(),
+            node: node.to_string(),
+            retry,
+            batch: queue,
+            absent_since: None,
+            told: 0,
+        };
         thread::Builder::new().name("journal".to_owned()).stack_size(256 * 1024).spawn(move || {
             writer.run(&from);
         })?;
@@ -91,8 +99,10 @@ impl Journal {
 
     /// Has `done` answered when everything handed on so far is written; drops it at once if that cannot be awaited.
     pub(crate) fn flush(&self, done: oneshot::Sender<()>) {
-        if self.degraded().is_none() {
-            let _ = self.to.try_send(Post::Flush(done));
+        lock(&self.shared.flushes).push(done);
+        let _ = self.to.try_send(Post::Wake);
+        if self.degraded().is_some() {
+            lock(&self.shared.flushes).clear();
         }
     }
 
@@ -102,7 +112,7 @@ impl Journal {
     }
 
     fn degraded_after(&self, blocked: Duration) -> Option<String> {
-        let cause = self.shared.absent().clone().or_else(|| {
+        let cause = lock(&self.shared.absent).clone().or_else(|| {
             let hung = self.shared.inside.longer_than(blocked)?;
             Some(format!("it has taken nothing for {}", human(hung)))
         })?;
@@ -117,10 +127,8 @@ impl Journal {
     }
 }
 
-impl Shared {
-    fn absent(&self) -> std::sync::MutexGuard<'_, Option<String>> {
-        self.absent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Writer<S> {
@@ -128,39 +136,58 @@ struct Writer<S> {
     shared: Arc<Shared>,
     node: String,
     retry: Duration,
+    /// How many records are written between two probes: as many as the queue holds.
+    batch: usize,
+    absent_since: Option<Moment>,
     told: u64,
 }
 
 impl<S: Sink> Writer<S> {
     fn run(&mut self, from: &Receiver<Post>) {
-        while let Ok(first) = from.recv() {
-            self.wait_until_ready();
+        loop {
+            // Taken before the queue is emptied: what was handed on before somebody began to wait is written by then.
+            let mut flushes = std::mem::take(&mut *lock(&self.shared.flushes));
+            let first = if flushes.is_empty() { from.recv() } else { Ok(Post::Wake) };
+            let Ok(first) = first else { return };
+            flushes.extend(lock(&self.shared.flushes).drain(..));
+            while !self.ready() {
+                flushes.clear();
+                lock(&self.shared.flushes).clear();
+                thread::sleep(self.retry);
+            }
             self.write(first);
-            for post in from.try_iter().take(BATCH) {
+            for post in from.try_iter().take(self.batch) {
                 self.write(post);
             }
             self.tell_losses();
+            for done in flushes {
+                let _ = done.send(());
+            }
         }
     }
 
-    fn wait_until_ready(&mut self) {
-        let began = Moment::now();
-        while let Err(error) = self.shared.inside.run(|| self.sink.ready()) {
-            *self.shared.absent() = Some(format!("/run/systemd/journal/socket: {error}"));
-            thread::sleep(self.retry);
-        }
-        if self.shared.absent().take().is_some() {
-            let after = human(Moment::now().since(began));
-            self.note(format!("journald is back after {after}; what waited for it follows"));
+    fn ready(&mut self) -> bool {
+        match self.shared.inside.run(|| self.sink.ready()) {
+            Err(error) => {
+                *lock(&self.shared.absent) = Some(format!("/run/systemd/journal/socket: {error}"));
+                self.absent_since.get_or_insert_with(Moment::now);
+                false
+            }
+            Ok(()) => {
+                *lock(&self.shared.absent) = None;
+                if let Some(since) = self.absent_since.take() {
+                    let after = human(Moment::now().since(since));
+                    self.note(format!("journald is back after {after}; what waited for it follows"));
+                }
+                true
+            }
         }
     }
 
     fn write(&mut self, post: Post) {
         match post {
             Post::Line(line) => self.shared.inside.run(|| self.sink.write(&line)),
-            Post::Flush(done) => {
-                let _ = done.send(());
-            }
+            Post::Wake => {}
         }
     }
 

@@ -85,7 +85,8 @@ impl Settings {
         let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         Self {
             dir: dir.to_owned(),
-            queue: 1024,
+            // About 100 KB, taken at once; a burst of ten records for each of fifty workers.
+            queue: 512,
             pending: 1024,
             rows: 100_000,
             retry: Duration::from_secs(5),

@@ -15,8 +15,6 @@ use crate::journal::{Event, Line, Mail, Priority, Record, Stamped, Stamper};
 use crate::peer::wire::AuditLine;
 use crate::vocabulary::{Moment, NodeName, WorkerName, human};
 
-/// How many records are taken into one transaction.
-const BATCH: usize = 256;
 /// How often the audit is trimmed, in records.
 const TRIM_EVERY: i64 = 1000;
 
@@ -91,16 +89,22 @@ impl Writer {
             self.shared.scar(text.to_owned());
             self.note(Priority::Warning, text.to_owned());
         }
-        self.work();
+        self.work(Vec::new());
         let workers =
             self.workers.iter().map(|(name, saved)| (name.clone(), saved.loaded(&self.settings.boot_id)));
         let _ = loaded.try_send(Loaded { workers: workers.collect() });
         loop {
-            let mail = if self.trouble.is_some() {
+            let mut asks = self.shared.take_asks();
+            let mail = if !asks.is_empty() {
+                // Its wake-up call may have been taken out of the queue in the last round.
+                Ok(Mail::Wake)
+            } else if self.trouble.is_some() {
                 self.from.recv_timeout(self.try_again.saturating_duration_since(Instant::now()))
             } else {
                 self.from.recv().map_err(|_| RecvTimeoutError::Disconnected)
             };
+            // Before the queue is emptied: what was recorded before a question was asked is in its answer.
+            asks.extend(self.shared.take_asks());
             let more = match mail {
                 Ok(mail) => {
                     self.take(mail);
@@ -109,14 +113,22 @@ impl Writer {
                 Err(RecvTimeoutError::Timeout) => true,
                 Err(RecvTimeoutError::Disconnected) => false,
             };
-            for _ in 1..BATCH {
-                let Ok(mail) = self.from.try_recv() else { break };
-                self.take(mail);
-            }
-            self.work();
+            self.take_all();
+            self.work(asks);
             if !more {
                 return;
             }
+        }
+    }
+
+    /// Empties the queue, as far as what is in it can be kept.
+    fn take_all(&mut self) {
+        for _ in 0..self.settings.queue {
+            if self.trouble.is_none() && self.pending.len() >= self.settings.pending {
+                break;
+            }
+            let Ok(mail) = self.from.try_recv() else { break };
+            self.take(mail);
         }
     }
 
@@ -142,8 +154,7 @@ impl Writer {
         self.keep(stamped);
     }
 
-    fn work(&mut self) {
-        let asks = self.shared.take_asks();
+    fn work(&mut self, asks: Vec<Ask>) {
         for (name, waiting) in self.shared.take_saves() {
             self.dirty.insert(name.clone());
             let boot_id = self.settings.boot_id.clone();

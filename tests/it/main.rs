@@ -4,3 +4,6 @@ mod units;
 mod fleet;
 mod cli;
 mod door;
+mod journal;
+mod queue;
+mod store;

@@ -1,0 +1,248 @@
+//! Whether the fleet's Redis is fit for the lanes' queues, for `keyholder doctor`. Reads, and changes nothing.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, ErrorKind, RedisError, ServerErrorKind};
+use tokio::time::timeout;
+
+use crate::vocabulary::{clipped, printable};
+
+/// The longest text from the server that is shown, in characters.
+const MAX_SHOWN: usize = 200;
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// How bad it is.
+    pub level: Level,
+    /// What was found, and the way out if it is not well. Fit for a terminal, free of passwords.
+    pub text: String,
+}
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// As it should be.
+    Ok,
+    /// It works, but tasks can be lost.
+    Warn,
+    /// The lanes cannot or must not work with it.
+    Error,
+}
+
+/// Nothing could be found out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum QueueError {
+    /// The address is none.
+    #[error("{url} is no address of a Redis: {why}; write redis://[user:password@]host:port or rediss://…")]
+    Url {
+        /// The address without its password.
+        url: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// No answer.
+    #[error(
+        "{url} does not answer within {deadline:?}; is there a firewall between, or does the server hang?"
+    )]
+    Late {
+        /// The address without its password.
+        url: String,
+        /// How long was waited.
+        deadline: Duration,
+    },
+    /// No connection, or it broke.
+    #[error(
+        "{url} cannot be reached: {why}; does redis-server run there, on that port, with or without TLS as written?"
+    )]
+    Unreachable {
+        /// The address without its password.
+        url: String,
+        /// What the connection said.
+        why: String,
+    },
+    /// It wants another password, or one at all.
+    #[error("{url} does not let us in: {why}; correct user and password in fleet.yaml")]
+    Denied {
+        /// The address without its password.
+        url: String,
+        /// What the server said.
+        why: String,
+    },
+}
+
+/// Looks at the Redis at `url` and says what is well and what is not, everything at once.
+///
+/// # Errors
+/// When nothing can be found out: no address, no connection, no answer within `deadline` (for all of it), no entry.
+pub async fn preflight(url: &str, deadline: Duration) -> Result<Vec<Finding>, QueueError> {
+    let masked = mask(url);
+    let bad = |why: &str| QueueError::Url { url: masked.clone(), why: why.to_owned() };
+    if !url.starts_with("redis://") && !url.starts_with("rediss://") {
+        return Err(bad("it begins neither with redis:// nor with rediss://"));
+    }
+    let client = Client::open(url).map_err(|error| bad(&shown(&error.to_string(), url)))?;
+    let look = async { look(&client, deadline).await.map_err(|error| failed(&error, url)) };
+    timeout(deadline, look).await.unwrap_or(Err(QueueError::Late { url: masked, deadline }))
+}
+
+async fn look(client: &Client, deadline: Duration) -> Result<Vec<Finding>, RedisError> {
+    // Both default to a second or less, whatever the caller is willing to wait.
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(deadline))
+        .set_response_timeout(Some(deadline));
+    let mut conn = client.get_multiplexed_async_connection_with_config(&config).await?;
+    redis::cmd("PING").query_async::<()>(&mut conn).await?;
+    let mut findings = match allowed(redis::cmd("INFO").query_async::<String>(&mut conn).await)? {
+        Some(info) => judge(&info),
+        None => vec![warn(
+            "our user may not run INFO, so version, role, cluster mode, eviction and persistence are not checked; \
+             allow it: ACL SETUSER … +info",
+        )],
+    };
+    findings.push(blmove(&mut conn).await?);
+    Ok(findings)
+}
+
+/// `None` if the server's access list forbids the command.
+fn allowed<T>(answer: Result<T, RedisError>) -> Result<Option<T>, RedisError> {
+    match answer {
+        Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm) => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// By capability: Valkey calls itself Redis 7.2.4, and forks and proxies say what they like.
+async fn blmove(conn: &mut MultiplexedConnection) -> Result<Finding, RedisError> {
+    let answer = redis::cmd("COMMAND").arg("INFO").arg("BLMOVE").query_async::<Vec<redis::Value>>(conn).await;
+    Ok(match allowed(answer)? {
+        None => warn("our user may not run COMMAND, so it is not known whether there is a BLMOVE"),
+        Some(known) if known.iter().any(|entry| *entry != redis::Value::Nil) => {
+            ok("it has BLMOVE: no task is lost between queue and lane")
+        }
+        Some(_) => error("it has no BLMOVE, which came with Redis 6.2; upgrade it"),
+    })
+}
+
+/// What the text of INFO says about fitness.
+fn judge(info: &str) -> Vec<Finding> {
+    let field =
+        |name: &str| info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'));
+    let version = field("valkey_version").map_or_else(
+        || format!("Redis {}", field("redis_version").unwrap_or("of an unknown version")),
+        |version| format!("Valkey {version}"),
+    );
+    let mut findings = vec![ok(format!("{} answers", shown(&version, "")))];
+    findings.push(match field("redis_mode") {
+        Some("standalone") => ok("it is one server, not a cluster"),
+        Some("cluster") => error(
+            "it is a Redis Cluster, which is not supported: a lane moves tasks between keys in one step; use a single \
+             server, or one with Sentinel",
+        ),
+        Some("sentinel") => error("it is a Sentinel, not a Redis; write the address of the Redis itself"),
+        other => unknown("mode", other),
+    });
+    findings.push(match field("role") {
+        Some("master") => ok("it is the master"),
+        Some("slave") => {
+            let of = field("master_host").unwrap_or("unknown");
+            error(format!(
+                "it is a replica and takes no tasks; write the address of its master ({})",
+                shown(of, "")
+            ))
+        }
+        other => unknown("role", other),
+    });
+    findings.push(match field("maxmemory_policy") {
+        Some("noeviction") => ok("it never evicts (noeviction)"),
+        Some(policy) => error(format!(
+            "when memory is short it throws keys away, queued tasks among them ({}); CONFIG SET maxmemory-policy \
+             noeviction, and the same in its configuration file",
+            shown(policy, "")
+        )),
+        None => unknown("maxmemory-policy", None),
+    });
+    findings.push(match field("aof_enabled") {
+        Some("1") => ok("it keeps an append-only file"),
+        Some("0") => warn(
+            "it keeps no append-only file, so tasks queued since its last snapshot are lost when it dies; CONFIG SET \
+             appendonly yes, and the same in its configuration file",
+        ),
+        other => unknown("aof_enabled", other),
+    });
+    if field("loading") == Some("1") {
+        findings.push(error("it is still loading its data and takes no tasks; wait"));
+    }
+    for (what, name) in
+        [("append-only file", "aof_last_write_status"), ("snapshot", "rdb_last_bgsave_status")]
+    {
+        if field(name).is_some_and(|status| status != "ok") {
+            findings.push(error(format!(
+                "it could not write its last {what}, and may refuse tasks for that; look at its disk and its log"
+            )));
+        }
+    }
+    findings
+}
+
+fn ok(text: impl Into<String>) -> Finding {
+    Finding { level: Level::Ok, text: text.into() }
+}
+
+fn warn(text: impl Into<String>) -> Finding {
+    Finding { level: Level::Warn, text: text.into() }
+}
+
+fn error(text: impl Into<String>) -> Finding {
+    Finding { level: Level::Error, text: text.into() }
+}
+
+fn unknown(what: &str, said: Option<&str>) -> Finding {
+    let said = said.map_or_else(|| "nothing".to_owned(), |said| shown(said, ""));
+    warn(format!("its {what} is not known (it says {said}); is it a Redis or Valkey of 6.2 or later?"))
+}
+
+fn failed(error: &RedisError, address: &str) -> QueueError {
+    let url = mask(address);
+    let why = shown(&error.to_string(), address);
+    let denied = error.kind() == ErrorKind::AuthenticationFailed
+        || matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"));
+    if denied { QueueError::Denied { url, why } } else { QueueError::Unreachable { url, why } }
+}
+
+/// Text from the library or the server, short, fit for a terminal, and without the password in `address`.
+fn shown(text: &str, address: &str) -> String {
+    let mut text = text.to_owned();
+    for secret in password(address).into_iter().filter(|secret| !secret.is_empty()) {
+        text = text.replace(secret, "***");
+    }
+    clipped(&printable(&text), MAX_SHOWN).into_owned()
+}
+
+/// Everything before the last `@`: a password with an unescaped `@` or `/` in it is still one.
+fn userinfo(url: &str) -> Option<(&str, &str, &str)> {
+    let (scheme, rest) = url.split_once("://")?;
+    let (user, host) = rest.rsplit_once('@')?;
+    Some((scheme, user, host))
+}
+
+fn password(url: &str) -> Option<&str> {
+    userinfo(url)?.1.split_once(':').map(|(_, password)| password)
+}
+
+/// The address without password and without parameters, fit for a terminal.
+fn mask(url: &str) -> String {
+    let masked = match userinfo(url) {
+        None => url.to_owned(),
+        Some((scheme, user, host)) => match user.split_once(':') {
+            Some((user, _)) => format!("{scheme}://{user}:***@{host}"),
+            None => format!("{scheme}://{user}@{host}"),
+        },
+    };
+    let plain = masked.split(['?', '#']).next().unwrap_or_default();
+    clipped(&printable(plain), MAX_SHOWN).into_owned()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+//! The journal as journald's own protocol sees it: a socket in the place of journald's, in a mount namespace of the
+//! test's own.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // as in queue.rs
+
+use std::collections::BTreeMap;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use keyholder::journal::{Event, Priority, Record};
+use keyholder::store::{self, Evidence};
+use keyholder::vocabulary::Pin;
+use tempfile::TempDir;
+
+const CHILD: &str = "KEYHOLDER_TEST_CHILD";
+const SOCKET: &str = "/run/systemd/journal/socket";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Runs the test once more in a mount namespace of its own, where `/run/systemd` is empty and `true` is returned.
+fn without_journald(test: &str) -> bool {
+    if std::env::var_os(CHILD).is_none() {
+        let status = Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "--"])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--nocapture"])
+            .env(CHILD, "1")
+            .status()
+            .unwrap();
+        assert!(status.success(), "this test mounts a file system and needs root");
+        return false;
+    }
+    std::fs::create_dir_all("/run/systemd").unwrap();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "tmpfs", "/run/systemd"]).status().unwrap();
+    assert!(mounted.success());
+    std::fs::create_dir("/run/systemd/journal").unwrap();
+    true
+}
+
+fn start(dir: &Path) -> Evidence {
+    store::start(dir, &"mars".parse().unwrap())
+}
+
+fn record(evidence: &Evidence, text: &str) {
+    evidence.recorder.record(Record::local(Event::Acted, Priority::Notice, "", text));
+}
+
+fn wait_for(what: &str, mut ok: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !ok() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+type Fields = BTreeMap<String, Vec<String>>;
+
+/// One entry of the native protocol (systemd.io/JOURNAL_NATIVE_PROTOCOL): `NAME=value\n`, or `NAME\n`, a length of
+/// eight bytes, little endian, and that many bytes.
+fn parse(mut entry: &[u8]) -> Fields {
+    let mut fields = Fields::new();
+    while let Some(end) = entry.iter().position(|&byte| byte == b'\n') {
+        let (line, rest) = (std::str::from_utf8(&entry[..end]).unwrap(), &entry[end + 1..]);
+        let (name, value, rest) = match line.split_once('=') {
+            Some((name, value)) => (name, value.to_owned(), rest),
+            None => {
+                let length = usize::try_from(u64::from_le_bytes(rest[..8].try_into().unwrap())).unwrap();
+                let value = String::from_utf8(rest[8..8 + length].to_vec()).unwrap();
+                (line, value, &rest[8 + length + 1..])
+            }
+        };
+        fields.entry(name.to_owned()).or_default().push(value);
+        entry = rest;
+    }
+    fields
+}
+
+/// The next entry; the empty datagrams are tracing-journald asking whether somebody is there.
+fn next(journald: &UnixDatagram) -> Fields {
+    let mut buffer = vec![0; 1 << 18];
+    loop {
+        let read = journald.recv(&mut buffer).expect("an entry in time");
+        if read > 0 {
+            return parse(&buffer[..read]);
+        }
+    }
+}
+
+fn listen() -> UnixDatagram {
+    let journald = UnixDatagram::bind(SOCKET).unwrap();
+    journald.set_read_timeout(Some(PATIENCE)).unwrap();
+    journald
+}
+
+#[test]
+fn an_entry_has_the_documented_fields_once_each_and_no_empty_ones() {
+    if !without_journald("journal::an_entry_has_the_documented_fields_once_each_and_no_empty_ones") {
+        return;
+    }
+    let journald = listen();
+    let dir = TempDir::new().unwrap();
+    let evidence = start(dir.path());
+    evidence.recorder.record(Record {
+        by: "ai-core".to_owned(),
+        pin: Some(Pin::of_spki(b"")),
+        req_id: Some("0123456789abcdef0123456789abcdef".parse().unwrap()),
+        verb: Some("relaunch"),
+        ..Record::local(Event::Ordered, Priority::Notice, "mars/write", "because of\n\x1b[2Jthis")
+    });
+    let fields = next(&journald);
+    assert!(fields.values().all(|values| values.len() == 1), "{fields:?}");
+    let get = |name: &str| fields.get(name).map(|values| values[0].as_str());
+    for (name, value) in [
+        ("MESSAGE", "because of\\n\\x1b[2Jthis"),
+        ("MESSAGE_ID", Event::Ordered.message_id()),
+        ("PRIORITY", "5"),
+        ("SYSLOG_IDENTIFIER", "keyholder"),
+        ("KEYHOLDER_EVENT", "ordered"),
+        ("KEYHOLDER_NODE", "mars"),
+        ("KEYHOLDER_BY", "ai-core"),
+        ("KEYHOLDER_SUBJECT", "mars/write"),
+        ("KEYHOLDER_VERB", "relaunch"),
+        ("KEYHOLDER_REQ_ID", "0123456789abcdef0123456789abcdef"),
+        ("KEYHOLDER_PIN", &Pin::of_spki(b"").to_string()),
+        ("KEYHOLDER_SEQ", "1"),
+    ] {
+        assert_eq!(get(name), Some(value), "{name} in {fields:?}");
+    }
+
+    for (priority, number) in
+        [(Priority::Error, "3"), (Priority::Warning, "4"), (Priority::Notice, "5"), (Priority::Info, "6")]
+    {
+        evidence.recorder.record(Record::local(Event::Peer, priority, "", "x"));
+        let fields = next(&journald);
+        assert_eq!(fields["PRIORITY"], [number]);
+        for absent in ["KEYHOLDER_SUBJECT", "KEYHOLDER_VERB", "KEYHOLDER_REQ_ID", "KEYHOLDER_PIN"] {
+            assert!(!fields.contains_key(absent), "{fields:?}");
+        }
+    }
+    assert_eq!(evidence.store.degraded(), [""; 0]);
+}
+
+#[test]
+fn no_other_thread_ever_speaks_to_journald() {
+    if !without_journald("journal::no_other_thread_ever_speaks_to_journald") {
+        return;
+    }
+    let journald = listen();
+    let dir = TempDir::new().unwrap();
+    let evidence = start(dir.path());
+    record(&evidence, "first");
+    assert_eq!(next(&journald)["MESSAGE"], ["first"]);
+    // From this thread nothing, whatever its target and level.
+    tracing::error!(target: "keyholder", "not this way");
+    tracing::error!("nor this");
+    record(&evidence, "second");
+    assert_eq!(next(&journald)["MESSAGE"], ["second"]);
+}
+
+#[test]
+fn a_journald_that_stops_comes_back_or_never_was_is_lived_with() {
+    if !without_journald("journal::a_journald_that_stops_comes_back_or_never_was_is_lived_with") {
+        return;
+    }
+    // Never was.
+    let dir = TempDir::new().unwrap();
+    let evidence = start(dir.path());
+    record(&evidence, "waits");
+    wait_for("degraded", || evidence.store.degraded().concat().contains("/run/systemd/journal/socket"));
+
+    // Comes up: what waited arrives, after a word on why it is late.
+    let journald = listen();
+    assert!(next(&journald)["MESSAGE"][0].contains("journald is back"));
+    assert_eq!(next(&journald)["MESSAGE"], ["waits"]);
+
+    // Stops reading, as when it is frozen: nobody here waits, and it is said after five seconds.
+    let began = Instant::now();
+    for n in 0..20_000 {
+        record(&evidence, &format!("flood {n}"));
+    }
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    wait_for("degraded", || evidence.store.degraded().concat().contains("it has taken nothing for"));
+    assert!(began.elapsed() > Duration::from_secs(5), "not at once: journald restarts on every update");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    record(&evidence, "in the audit all the same");
+    let lines = runtime.block_on(evidence.store.audit(1000)).unwrap();
+    assert!(lines.iter().any(|line| line.text == "in the audit all the same"));
+    assert!(lines.iter().any(|line| line.event == "degraded" && line.text.contains("journald")), "{lines:?}");
+
+    // Reads again: the rest of the queue, then how much is missing.
+    wait_for("the loss is told", || next(&journald)["MESSAGE"][0].contains("records are missing here"));
+    wait_for("whole", || evidence.store.degraded().is_empty());
+
+    // Is gone for good.
+    drop(journald);
+    record(&evidence, "to nobody");
+    wait_for("degraded", || evidence.store.degraded().concat().contains("refused"));
+}
