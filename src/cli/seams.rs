@@ -8,7 +8,7 @@ use super::doctor::Finding;
 use crate::fleet::{self, Fleet};
 use crate::peer::identity::{Identity, KEY_FILE};
 use crate::peer::wire::AuditLine;
-use crate::queue::preflight::{Level, preflight};
+use crate::queue::{self, Level};
 use crate::store;
 use crate::vocabulary::{NodeName, Pin};
 
@@ -56,19 +56,19 @@ pub(super) fn probe(_fleet: &Fleet, _me: &NodeName, _key_dir: &Path) -> Vec<Find
     vec![Finding::warn("peer", "whether the peers accept this node was not checked: this build has no probe")]
 }
 
-/// Whether the lanes' Redis is there and fit for it. The relaunch path never needs it, so nothing here is a failure of
-/// this node.
+/// Whether the lanes' Redis is there and fit for it. No relaunch needs it, the lanes do.
 pub(super) fn redis(url: &str) -> Vec<Finding> {
-    let asked = tokio::runtime::Builder::new_current_thread().enable_all().build().map(|runtime| {
-        runtime.block_on(preflight(url, REDIS_DEADLINE))
-    });
+    let asked = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map(|runtime| runtime.block_on(queue::preflight(url, REDIS_DEADLINE)));
     match asked {
         Ok(Ok(found)) => found
             .into_iter()
             .map(|found| match found.level {
                 Level::Ok => Finding::ok("redis", found.text),
                 Level::Warn => Finding::warn("redis", found.text),
-                Level::Fail => Finding::fail("redis", found.text),
+                Level::Error => Finding::fail("redis", found.text),
             })
             .collect(),
         Ok(Err(error)) => vec![Finding::fail("redis", format!("{:#}", anyhow::Error::new(error)))],

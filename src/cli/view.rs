@@ -128,6 +128,8 @@ mod tests {
             last_act_ms: Some(0),
             held_for_ms: None,
             quarantined: false,
+            left_to_peers: false,
+            startable: true,
         }
     }
 

@@ -134,6 +134,8 @@ pub(super) fn worker(node: &str, name: &str, class: Class) -> WorkerReport {
         last_act_ms: None,
         held_for_ms: None,
         quarantined: false,
+        left_to_peers: false,
+        startable: true,
     }
 }
 
