@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -14,7 +15,7 @@ use crate::fleet::{
 };
 use crate::vocabulary::NodeName;
 
-/// Arguments of `keyholder check`.
+/// Check the fleet file and this node's place in it; reads files, touches nothing, no network
 #[derive(Debug, Clone, Args)]
 pub struct CheckArgs {
     /// The fleet file
@@ -148,6 +149,8 @@ struct Report<'a> {
     ok: bool,
     file: String,
     node: Option<&'a NodeName>,
+    /// Where this node's door listens.
+    address: Option<SocketAddr>,
     hash: Option<String>,
     nodes: usize,
     workers: usize,
@@ -163,6 +166,7 @@ impl<'a> Report<'a> {
             ok: result.is_ok(),
             file: escape(file),
             node,
+            address: fleet.zip(node).and_then(|(fleet, me)| fleet.nodes.get(me)).map(|own| own.address),
             hash: fleet.map(|fleet| fleet.hash.to_string()),
             nodes: fleet.map_or(0, |fleet| fleet.nodes.len()),
             workers: fleet.map_or(0, workers),

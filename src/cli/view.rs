@@ -93,16 +93,12 @@ impl View {
 
     /// Moves every age and every remaining time on to `now`, in whole milliseconds.
     fn age(&mut self, now: Instant) {
-        let passed = u64::try_from(now.saturating_duration_since(self.at).as_millis()).unwrap_or(u64::MAX);
-        self.at += Duration::from_millis(passed);
+        let passed = Duration::from_millis(
+            u64::try_from(now.saturating_duration_since(self.at).as_millis()).unwrap_or(u64::MAX),
+        );
+        self.at += passed;
         for worker in self.nodes.values_mut().flat_map(|report| &mut report.workers) {
-            worker.for_ms = worker.for_ms.saturating_add(passed);
-            for ago in worker.last_act_ms.iter_mut() {
-                *ago = ago.saturating_add(passed);
-            }
-            for left in worker.due_in_ms.iter_mut().chain(&mut worker.held_for_ms) {
-                *left = left.saturating_sub(passed);
-            }
+            worker.age_by(passed);
         }
     }
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::leaf;
 use super::model::Right;
-use crate::vocabulary::{BlastRadius, Policy, RepairBy};
 use super::report::{At, Located, Report};
 use super::walk::{Fields, distinct, entries, is_later, items, word};
 use super::yaml::{Kind, Value};
+use crate::vocabulary::{BlastRadius, Policy, RepairBy};
 use crate::vocabulary::{NodeName, Pin, UnitName, WorkerName};
 
 /// Bounds that keep a small fleet's file from becoming a large fleet's load: a supervisor's memory and the checks

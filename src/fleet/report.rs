@@ -94,6 +94,10 @@ impl<'a> Report<'a> {
         // Stable, so that what was found first about one place stays first.
         self.errors.list.sort_by_key(|problem| (problem.line, problem.column));
         self.warnings.list.sort_by_key(|problem| (problem.line, problem.column));
+        // A good file's warnings are kept with its fleet; its source need not be.
+        if self.warnings.is_empty() {
+            self.warnings = Problems::default();
+        }
         (self.errors, self.warnings)
     }
 

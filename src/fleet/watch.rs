@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::model::Right;
-use crate::vocabulary::RepairBy;
 use super::raw::{RawFleet, RawGrant, RawNode, RawScope, RawWorker};
 use super::report::{Located, Report};
+use crate::vocabulary::RepairBy;
 
 /// The grants by who asks and who obeys.
 type Granted<'r> = BTreeMap<(&'r str, &'r str), Vec<&'r RawGrant>>;

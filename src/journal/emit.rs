@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::event::{Event, Priority};
 use super::inside::Inside;
 use super::journald::Journald;
-use super::record::{Event, Priority, Record};
+use super::record::Record;
 use crate::vocabulary::{Moment, NodeName, human};
 
 /// How many records wait for journald, about 80 KB: some minutes of a busy night.

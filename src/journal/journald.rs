@@ -13,7 +13,7 @@ use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::emit::{Line, Sink};
-use super::record::Priority;
+use super::event::Priority;
 use crate::vocabulary::{NodeName, printable};
 
 /// Nobody else's events may come this way: the filter asks for exactly this target, which also tells every other

@@ -456,6 +456,16 @@ impl Class {
 }
 
 impl WorkerReport {
+    /// Makes of it what it reads `time` later: durations go on, nothing else changes.
+    pub fn age_by(&mut self, time: Duration) {
+        let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.for_ms = self.for_ms.saturating_add(ms);
+        self.last_act_ms = self.last_act_ms.map(|ago| ago.saturating_add(ms));
+        for left in self.due_in_ms.iter_mut().chain(&mut self.held_for_ms) {
+            *left = left.saturating_sub(ms);
+        }
+    }
+
     /// For how long it has been in its class.
     pub fn age(&self) -> Duration {
         Duration::from_millis(self.for_ms)

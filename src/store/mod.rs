@@ -6,6 +6,7 @@
 //! thread goes on by itself when the disk is back.
 
 mod db;
+mod files;
 mod handle;
 mod offline;
 mod trouble;

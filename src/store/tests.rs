@@ -301,23 +301,26 @@ fn a_damaged_file_is_set_aside_and_said_loudly() {
     }
 }
 
+/// Overwrites a page of the audit, `last` or the root of its tree; header and schema stay intact.
+fn damage(path: &Path, last: bool) {
+    let conn = Connection::open(path).unwrap();
+    let root: i64 = conn
+        .query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'audit'", [], |row| row.get(0))
+        .unwrap();
+    drop(conn);
+    let mut bytes = fs::read(path).unwrap();
+    let page = if last { bytes.len() / 4096 - 2 } else { usize::try_from(root - 1).unwrap() };
+    bytes[page * 4096..(page + 1) * 4096].fill(0xaa);
+    fs::write(path, bytes).unwrap();
+}
+
 #[test]
-fn damage_that_shows_only_in_use_costs_nothing_that_is_in_memory() {
+fn damage_that_shows_only_in_writing_costs_nothing_that_is_in_memory() {
     let dir = TempDir::new().unwrap();
     let first = open(settings(dir.path()));
     save(&first, "write", "1");
     close(first, dir.path());
-    // The header and the schema are intact, the tree of the audit is not.
-    let path = dir.path().join(FILE);
-    let conn = Connection::open(&path).unwrap();
-    let page: i64 = conn
-        .query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'audit'", [], |row| row.get(0))
-        .unwrap();
-    drop(conn);
-    let mut bytes = fs::read(&path).unwrap();
-    let at = usize::try_from(page - 1).unwrap() * 4096;
-    bytes[at..at + 4096].fill(0xaa);
-    fs::write(&path, bytes).unwrap();
+    damage(&dir.path().join(FILE), false);
 
     let second = open(settings(dir.path()));
     save(&second, "read", "2");
@@ -327,6 +330,29 @@ fn damage_that_shows_only_in_use_costs_nothing_that_is_in_memory() {
     close(second, dir.path());
     let third = open(settings(dir.path()));
     assert_eq!(third.loaded.workers[&"read".parse().unwrap()].json, "2");
+}
+
+#[test]
+fn damage_that_shows_only_in_reading_is_set_aside_too() {
+    let dir = TempDir::new().unwrap();
+    let first = open(settings(dir.path()));
+    save(&first, "write", "1");
+    for n in 0..400 {
+        record(&first, format!("{n} {}", "x".repeat(400)));
+    }
+    close(first, dir.path());
+    damage(&dir.path().join(FILE), true);
+
+    let second = open(settings(dir.path()));
+    record(&second, "written all the same");
+    flush(&second).unwrap();
+    let error = block_on(second.store.audit(1000)).unwrap_err().to_string();
+    assert!(error.contains("damaged"), "{error}");
+    wait_for("a new file", || flush(&second).is_ok());
+    assert!(texts(&audit(&second, 1000)).iter().any(|text| text.contains("was damaged")));
+    close(second, dir.path());
+    let third = open(settings(dir.path()));
+    assert_eq!(third.loaded.workers[&"write".parse().unwrap()].json, "1");
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! The thread that owns the database: it takes what is there, writes it as one transaction, hands the records on to the
 //! journal, answers questions, and mends what can be mended.
 
+mod mend;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Instant;
 
@@ -13,7 +14,7 @@ use super::trouble::Trouble;
 use super::{Loaded, Settings};
 use crate::journal::{Event, Line, Mail, Priority, Record, Stamped, Stamper};
 use crate::peer::wire::AuditLine;
-use crate::vocabulary::{Moment, NodeName, WorkerName, human};
+use crate::vocabulary::{Moment, NodeName, WorkerName};
 
 /// How often the audit is trimmed, in records.
 const TRIM_EVERY: i64 = 1000;
@@ -244,61 +245,6 @@ impl Writer {
         Ok(())
     }
 
-    fn out_of_trouble(&mut self) {
-        if let Some((since, was)) = self.trouble.take() {
-            self.shared.say(None);
-            let time = human(Moment::now().since(since));
-            self.note(
-                Priority::Notice,
-                format!("the state database is written again after {time} (it was: {was})"),
-            );
-            self.write();
-        }
-    }
-
-    fn in_trouble(&mut self, trouble: &Trouble) {
-        let known = self.trouble.take();
-        let mut text = trouble.to_string();
-        self.try_again = Instant::now();
-        match trouble {
-            // SQLite has rolled back and can go on; and a full disk can still be read.
-            Trouble::Full(_) => self.try_again += self.settings.retry,
-            Trouble::Damaged { .. } => {
-                self.db = None;
-                match db::set_aside(&self.settings.dir) {
-                    Ok(to) => {
-                        let to = to.display();
-                        text = format!(
-                            "the state database was damaged and is now {to} ({text}); a new one was begun, and what \
-                             only the old one knew of holds and past relaunches is lost"
-                        );
-                        self.shared.scar(text.clone());
-                    }
-                    Err(error) => text = format!("{text}; it could not be moved away either ({error})"),
-                }
-            }
-            Trouble::Moved(_) => self.db = None,
-            Trouble::ReadOnly(_)
-            | Trouble::Locked(_)
-            | Trouble::Io { .. }
-            | Trouble::Newer { .. }
-            | Trouble::Directory { .. } => {
-                // A fresh connection is the way to find out that it is over.
-                self.db = None;
-                self.try_again += self.settings.retry;
-            }
-        }
-        if known.is_some() {
-            // What is mended at once the first time may not spin when that did not help.
-            self.try_again = Instant::now() + self.settings.retry;
-        }
-        if known.as_ref().is_none_or(|(_, said)| *said != text) {
-            self.note(Priority::Error, format!("{text}; meanwhile states and records are kept in memory"));
-        }
-        self.shared.say(Some(text.clone()));
-        self.trouble = Some((known.map_or_else(Moment::now, |(since, _)| since), text));
-    }
-
     fn seq(&self, stamped: &Stamped) -> Option<i64> {
         self.base.map(|base| base.saturating_add_unsigned(stamped.no))
     }
@@ -310,35 +256,6 @@ impl Writer {
             let seq = base.map(|base| base.saturating_add_unsigned(pending.stamped.no));
             journal.hand_on(Line { seq, record: pending.stamped.record.clone() });
             pending.handed_on = true;
-        }
-    }
-
-    fn tell_losses(&mut self) {
-        let lost = self.shared.dropped.load(Ordering::Relaxed) + self.overflowed;
-        // What overflows while the disk is away is told once, when it is back.
-        if lost > self.told && self.trouble.is_none() {
-            let n = lost - self.told;
-            self.told = lost;
-            self.note(
-                Priority::Error,
-                format!("{n} records are lost, because more came than could be kept; the audit's numbers have a gap"),
-            );
-            self.write();
-        }
-    }
-
-    /// The journal's troubles belong into the audit, which is where one looks when the journal has a hole.
-    fn watch_journal(&mut self) {
-        let now = self.shared.journal.as_ref().and_then(|journal| journal.degraded());
-        let text = match (&self.journal, &now) {
-            (None, Some(text)) => Some(text.clone()),
-            (Some(_), None) => Some("journald follows again".to_owned()),
-            (None, None) | (Some(_), Some(_)) => None,
-        };
-        self.journal = now;
-        if let Some(text) = text {
-            self.note(Priority::Warning, text);
-            self.write();
         }
     }
 
@@ -359,10 +276,14 @@ impl Writer {
         }
     }
 
-    fn audit(&self, last: u32) -> Result<Vec<AuditLine>, StoreError> {
+    fn audit(&mut self, last: u32) -> Result<Vec<AuditLine>, StoreError> {
         let on_disk =
             self.db.as_ref().map_or_else(|| Ok(Vec::new()), |db| self.shared.inside.run(|| db.last(last)));
-        let mut lines = on_disk.map_err(|trouble| StoreError::Degraded(trouble.to_string()))?;
+        let mut lines = on_disk.map_err(|trouble| {
+            // Damage may show here long before it shows in writing, which touches the newest pages only.
+            self.in_trouble(&trouble);
+            StoreError::Degraded(trouble.to_string())
+        })?;
         lines.extend(self.pending.iter().map(|Pending { stamped, .. }| AuditLine {
             seq: self.seq(stamped).and_then(|seq| seq.try_into().ok()).unwrap_or(stamped.no),
             at: db::rfc3339(stamped.at_ms),

@@ -64,7 +64,8 @@ impl Core {
         let degraded = self.degraded();
         let target = self.target(name);
         let Some(worker) = self.workers.get_mut(name) else { return };
-        if let Some(unit) = end.snapshot {
+        // Over the bus the look at the new run has arrived before this; through systemctl there is no other.
+        if let Some(unit) = end.snapshot.filter(|_| end.break_glass) {
             worker.seen = Observation::Unit(unit);
         }
         let took = human(end.took);

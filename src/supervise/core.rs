@@ -16,7 +16,7 @@ use crate::peer::desk::Update;
 use crate::peer::wire::Verdict;
 use crate::store::StoreHandle;
 use crate::systemd::{Relaunch, Systemd};
-use crate::vocabulary::{BootNonce, Moment, NodeName, Target, UnitName, WorkerName};
+use crate::vocabulary::{Moment, NodeName, Target, UnitName, WorkerName};
 
 /// How long a host may stay in systemd's `starting` before its workers count as dead all the same: a unit that hangs
 /// at boot must not blind the supervisor for ever.
@@ -29,13 +29,12 @@ pub(super) enum Done {
     /// A relaunch of a worker of this node.
     Relaunch { worker: WorkerName, end: Box<Relaunch>, log: Vec<String> },
     /// An order that this node gave to a neighbour as its watcher.
-    Errand { target: Target, verdict: Result<Verdict, String> },
+    Errand { target: Target, verdict: Box<Result<Verdict, String>> },
 }
 
 /// The supervisor's state and its handles to the outside.
 pub(super) struct Core {
     pub(super) me: NodeName,
-    pub(super) nonce: BootNonce,
     pub(super) fleet: Arc<Fleet>,
     pub(super) workers: BTreeMap<WorkerName, Worker>,
     pub(super) neighbours: BTreeMap<NodeName, Neighbour>,
@@ -57,9 +56,8 @@ pub(super) struct Core {
 
 /// A number that differs from name to name (FNV-1a), for the spread of retries.
 fn salt(name: &str) -> u64 {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    name.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// The channels on which changes are published: this node's own, and all in view.
@@ -166,7 +164,12 @@ impl Core {
         self.host = host;
         self.host_since = now;
         if host == Host::Stopping {
-            self.recorder.record(Record::local(Kind::Supervisor, Priority::Notice, "", "the host shuts down: nothing is repaired from here on"));
+            self.recorder.record(Record::local(
+                Kind::Supervisor,
+                Priority::Notice,
+                "",
+                "the host shuts down: nothing is repaired from here on",
+            ));
             let _ = self.own.send(Arc::new(Update::Leaving));
         }
         self.publish_node(now);
@@ -186,7 +189,9 @@ impl Core {
             return;
         }
         let (priority, text) = match &lost {
-            Some(why) => (Priority::Error, format!("the system bus is lost ({why}); falling back to systemctl")),
+            Some(why) => {
+                (Priority::Error, format!("the system bus is lost ({why}); falling back to systemctl"))
+            }
             None => (Priority::Notice, "the system bus is back".to_owned()),
         };
         self.recorder.record(Record::local(Kind::Degraded, priority, "", text));
@@ -197,7 +202,8 @@ impl Core {
     /// What is due at `now`, and when to come back.
     pub(super) fn tick(&mut self, now: Moment) -> Option<Moment> {
         if self.host == Host::Starting && now.since(self.host_since) >= BOOT_AT_MOST {
-            let text = "the host is still starting after 5 minutes; its workers are looked after all the same";
+            let text =
+                "the host is still starting after 5 minutes; its workers are looked after all the same";
             self.recorder.record(Record::local(Kind::Degraded, Priority::Warning, "", text));
             self.host(Host::Running, now);
         }

@@ -5,20 +5,12 @@
 #![allow(unsafe_code)]
 
 use std::net::TcpListener;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 
 use nix::sys::socket::{AddressFamily, SockaddrLike, SockaddrStorage, getsockname};
-use std::os::fd::AsRawFd;
 
-/// The listening sockets, ready to accept.
-#[derive(Debug, Default)]
-pub struct Sockets {
-    /// The doors for peers, one per `ListenStream=` with an address.
-    pub doors: Vec<TcpListener>,
-    /// The sockets of the local command line.
-    pub local: Vec<UnixListener>,
-}
+use crate::peer::listener::Listeners;
 
 /// Why the sockets could not be taken over.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +19,9 @@ pub enum InheritError {
     #[error("cannot read which sockets systemd passed (LISTEN_FDS)")]
     Environment(#[source] std::io::Error),
     /// A descriptor that is no listening socket of a kind we serve.
-    #[error("systemd passed descriptor {fd}, which is neither a TCP nor a unix socket; see ListenStream= in keyholder.socket")]
+    #[error(
+        "systemd passed descriptor {fd}, which is neither a TCP nor a unix socket; see ListenStream= in keyholder.socket"
+    )]
     Kind {
         /// Its number.
         fd: i32,
@@ -46,24 +40,21 @@ pub enum InheritError {
 /// Takes over what systemd passed to this process; nothing if it was not started through the socket unit. Sockets are
 /// told apart by their family, so that their order in the unit does not matter. Call it once, before anything else
 /// opens descriptors.
-pub fn sockets() -> Result<Sockets, InheritError> {
-    let mut sockets = Sockets::default();
+pub fn sockets() -> Result<Listeners, InheritError> {
+    let mut sockets = Listeners::default();
     for fd in sd_notify::listen_fds().map_err(InheritError::Environment)? {
         // SAFETY: the numbers come from LISTEN_FDS with our own pid in LISTEN_PID: systemd opened them for this
         // process, nobody else in it knows of them, and this runs once.
         let owned = unsafe { OwnedFd::from_raw_fd(fd) };
         let broken = |source: std::io::Error| InheritError::Socket { fd, source };
-        let address: SockaddrStorage = getsockname(owned.as_fd().as_raw_fd()).map_err(|errno| broken(errno.into()))?;
+        let address: SockaddrStorage =
+            getsockname(owned.as_fd().as_raw_fd()).map_err(|errno| broken(errno.into()))?;
         match address.family() {
             Some(AddressFamily::Inet | AddressFamily::Inet6) => {
-                let listener = TcpListener::from(owned);
-                listener.set_nonblocking(true).map_err(broken)?;
-                sockets.doors.push(listener);
+                sockets.tcp.push(TcpListener::from(owned));
             }
             Some(AddressFamily::Unix) => {
-                let listener = UnixListener::from(owned);
-                listener.set_nonblocking(true).map_err(broken)?;
-                sockets.local.push(listener);
+                sockets.unix.push(UnixListener::from(owned));
             }
             _ => return Err(InheritError::Kind { fd }),
         }

@@ -55,6 +55,12 @@ pub enum SuperviseError {
     /// The passed sockets cannot be taken over.
     #[error("the sockets cannot be taken over")]
     Inherit(#[from] inherit::InheritError),
+    /// The door cannot be opened.
+    #[error("the door cannot be opened")]
+    Door(#[source] crate::peer::listener::DoorError),
+    /// The door's task ended although nobody asked it to.
+    #[error("the door closed by itself")]
+    DoorEnded,
     /// The kernel gives no randomness.
     #[error("no nonce for this run")]
     Random(#[source] IdError),

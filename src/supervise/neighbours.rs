@@ -37,15 +37,12 @@ enum Run {
     NotBefore { at: Moment, failures: u32 },
 }
 
-/// A report as it reads `age` later. Durations go on, nothing else changes.
-fn aged(report: &WorkerReport, age: Duration) -> WorkerReport {
-    let ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
-    WorkerReport {
-        for_ms: report.for_ms.saturating_add(ms),
-        due_in_ms: report.due_in_ms.map(|due| due.saturating_sub(ms)),
-        last_act_ms: report.last_act_ms.map(|ago| ago.saturating_add(ms)),
-        held_for_ms: report.held_for_ms.map(|left| left.saturating_sub(ms)),
-        ..report.clone()
+impl Seen {
+    /// The report as it reads now.
+    fn now(&self, now: Moment) -> WorkerReport {
+        let mut report = self.report.clone();
+        report.age_by(now.since(self.at));
+        report
     }
 }
 
@@ -114,12 +111,17 @@ impl Neighbour {
             version: self.version.clone(),
             fleet_hash: self.fleet_hash,
             degraded: self.degraded.clone(),
-            workers: self.workers.values().map(|seen| aged(&seen.report, now.since(seen.at))).collect(),
+            workers: self.workers.values().map(|seen| seen.now(now)).collect(),
         }
     }
 
     /// The workers that a relaunch is to be ordered for now, each with its last run; and when to look again.
-    pub(super) fn errands(&mut self, node: &NodeName, fleet: &Fleet, now: Moment) -> (Vec<WorkerName>, Option<Moment>) {
+    pub(super) fn errands(
+        &mut self,
+        node: &NodeName,
+        fleet: &Fleet,
+        now: Moment,
+    ) -> (Vec<WorkerName>, Option<Moment>) {
         let (mut go, mut wake) = (Vec::new(), None::<Moment>);
         let mut wake_at = |at: Moment| wake = Some(wake.map_or(at, |earlier| earlier.min(at)));
         let specs = fleet.nodes.get(node).map(|node| &node.workers);
@@ -132,7 +134,7 @@ impl Neighbour {
             if seen.report.class != Class::Dead {
                 continue;
             }
-            let report = aged(&seen.report, now.since(seen.at));
+            let report = seen.now(now);
             let sight = Sight {
                 dead_for: report.age(),
                 attended: !report.doing.is_empty() || report.due_in_ms.is_some(),

@@ -6,12 +6,10 @@ use tokio::sync::oneshot;
 
 use super::core::{Core, Done};
 use super::worker::Waiter;
-use crate::judge::{Admitted, Event, Hold, Objection, Wish, admit};
 use crate::journal::{Event as Kind, Priority, Record};
+use crate::judge::{Admitted, Event, Hold, Objection, Wish, admit};
 use crate::peer::desk::{Asker, Order, Subscription, Update, View};
-use crate::peer::wire::{
-    NodeReport, Outcome, Refusal, RefusalCode, RelaunchOrder, Request, Verb, Verdict,
-};
+use crate::peer::wire::{NodeReport, Outcome, Refusal, RefusalCode, RelaunchOrder, Request, Verb, Verdict};
 use crate::vocabulary::{Moment, NodeName, Target, WorkerName, human};
 
 /// The longest hold. A lease that outlives everybody's memory of it is no lease.
@@ -39,9 +37,6 @@ impl Core {
                 let _ = reply.send(Subscription { first, changes });
             }
             Order::Request { asker, request, reply } => {
-                if request.verb.acts() {
-                    self.record_order(&asker, &request);
-                }
                 if request.target_node == self.me {
                     self.serve(&asker, request, reply, now);
                 } else {
@@ -76,7 +71,9 @@ impl Core {
             return;
         };
         let verdict = match request.verb {
-            Verb::Relaunch(order) => return self.serve_relaunch(asker, name, order, request.because, reply, now),
+            Verb::Relaunch(order) => {
+                return self.serve_relaunch(asker, name, order, request.because, reply, now);
+            }
             Verb::Status {} => {
                 let workers = vec![worker.report(&self.me, &name, now)];
                 Verdict::Outcome(Outcome::Status(NodeReport { workers, ..self.node_report(now) }))
@@ -149,14 +146,21 @@ impl Core {
             Objection::Leaving => refused(RefusalCode::Leaving, format!("{} shuts down", self.me)),
             Objection::Held { left, why, by } => refused(
                 RefusalCode::Held,
-                format!("{target} is held by {by} for another {}: {why}. End it: keyholder release {target}", human(left)),
+                format!(
+                    "{target} is held by {by} for another {}: {why}. End it: keyholder release {target}",
+                    human(left)
+                ),
             ),
             Objection::Quarantined => refused(
                 RefusalCode::Quarantined,
-                format!("{target} is in quarantine. When its cause is mended, root on {} ends it: keyholder release {target}", self.me),
+                format!(
+                    "{target} is in quarantine. When its cause is mended, root on {} ends it: keyholder release {target}",
+                    self.me
+                ),
             ),
             Objection::TooOften => {
-                let policy = self.workers.get(name).map(|worker| worker.spec.policy.clone()).unwrap_or_default();
+                let policy =
+                    self.workers.get(name).map(|worker| worker.spec.policy.clone()).unwrap_or_default();
                 refused(
                     RefusalCode::Quarantined,
                     format!(
@@ -167,11 +171,20 @@ impl Core {
                     ),
                 )
             }
-            Objection::NotStartable(obstacle) => refused(RefusalCode::NotStartable, format!("{target}: {obstacle}")),
+            Objection::NotStartable(obstacle) => {
+                refused(RefusalCode::NotStartable, format!("{target}: {obstacle}"))
+            }
         }
     }
 
-    fn serve_hold(&mut self, asker: &Asker, name: &WorkerName, for_ms: u64, why: String, now: Moment) -> Verdict {
+    fn serve_hold(
+        &mut self,
+        asker: &Asker,
+        name: &WorkerName,
+        for_ms: u64,
+        why: String,
+        now: Moment,
+    ) -> Verdict {
         let length = Duration::from_millis(for_ms);
         if length.is_zero() || length > HOLD_AT_MOST {
             let text = format!("a hold lasts more than nothing and at most {}", human(HOLD_AT_MOST));
@@ -197,7 +210,10 @@ impl Core {
     fn pass_on(&self, request: Request, reply: oneshot::Sender<Verdict>, now: Moment) {
         let Some(neighbour) = self.neighbours.get(&request.target_node) else {
             let text = if self.fleet.nodes.contains_key(&request.target_node) {
-                format!("{} is not watched from {}; ask a node that watches it, or itself", request.target_node, self.me)
+                format!(
+                    "{} is not watched from {}; ask a node that watches it, or itself",
+                    request.target_node, self.me
+                )
             } else {
                 format!("no node {} in the fleet file", request.target_node)
             };
@@ -228,7 +244,7 @@ impl Core {
         let deadline = self.answer_within(&request.target_node, request.worker.as_ref(), &verb);
         let handle = neighbour.handle.clone();
         tokio::spawn(async move {
-            let answer = handle.request(request.worker, verb, request.because, deadline).await;
+            let answer = handle.request(request.worker.as_ref(), verb, &request.because, deadline).await;
             let _ = reply.send(answer.unwrap_or_else(|error| Verdict::Refused(error.refusal())));
         });
     }
@@ -236,7 +252,8 @@ impl Core {
     fn answer_within(&self, node: &NodeName, worker: Option<&WorkerName>, verb: &Verb) -> Duration {
         match verb {
             Verb::Relaunch(_) => {
-                let spec = self.fleet.nodes.get(node).zip(worker).and_then(|(node, name)| node.workers.get(name));
+                let spec =
+                    self.fleet.nodes.get(node).zip(worker).and_then(|(node, name)| node.workers.get(name));
                 let policy = spec.map(|worker| worker.policy.clone()).unwrap_or_default();
                 policy.start_timeout + policy.settle + ANSWER_SLACK
             }
@@ -250,27 +267,6 @@ impl Core {
         }
     }
 
-    fn record_order(&self, asker: &Asker, request: &Request) {
-        let pin = match asker {
-            Asker::Peer { pin, .. } => Some(*pin),
-            Asker::Local { .. } => None,
-        };
-        let subject = match &request.worker {
-            Some(worker) => format!("{}/{worker}", request.target_node),
-            None => request.target_node.to_string(),
-        };
-        self.recorder.record(Record {
-            event: Kind::Ordered,
-            priority: Priority::Notice,
-            by: asker.to_string(),
-            pin,
-            req_id: Some(request.req_id),
-            verb: Some(request.verb.name()),
-            subject,
-            text: format!("{} ordered by {asker}: {}", request.verb.name(), request.because),
-        });
-    }
-
     /// Orders what neighbours leave to their watchers; returns when to look again.
     pub(super) fn errands(&mut self, now: Moment) -> Option<Moment> {
         let mut wake = None::<Moment>;
@@ -281,15 +277,16 @@ impl Core {
                 let target = Target { node: node.clone(), worker: worker.clone() };
                 let text = format!("{target} is dead and left to its watchers: ordering a relaunch");
                 self.recorder.record(Record::local(Kind::Acting, Priority::Notice, target.to_string(), text));
-                let order = RelaunchOrder { expect: neighbour.invocation(&worker), ..RelaunchOrder::default() };
+                let order =
+                    RelaunchOrder { expect: neighbour.invocation(&worker), ..RelaunchOrder::default() };
                 let policy = self.fleet.nodes.get(node).and_then(|node| node.workers.get(&worker));
                 let timeout = policy.map(|worker| worker.policy.start_timeout).unwrap_or_default();
                 let (handle, done) = (neighbour.handle.clone(), self.done.clone());
                 tokio::spawn(async move {
-                    let because = "its watcher saw it dead".to_owned();
+                    let (verb, deadline) = (Verb::Relaunch(order), timeout + ANSWER_SLACK);
                     let answer =
-                        handle.request(Some(worker), Verb::Relaunch(order), because, timeout + ANSWER_SLACK).await;
-                    let verdict = answer.map_err(|error| error.to_string());
+                        handle.request(Some(&worker), verb, "its watcher saw it dead", deadline).await;
+                    let verdict = Box::new(answer.map_err(|error| error.to_string()));
                     let _ = done.send(Done::Errand { target, verdict }).await;
                 });
             }
@@ -302,12 +299,17 @@ impl Core {
         let (served, text) = match verdict {
             Ok(Verdict::Outcome(Outcome::Relaunched(done))) => {
                 let took = human(Duration::from_micros(done.took_us));
-                (true, format!("{target} runs again under invocation {} after {took}", done.invocation.short()))
+                (
+                    true,
+                    format!("{target} runs again under invocation {} after {took}", done.invocation.short()),
+                )
             }
             Ok(Verdict::Outcome(Outcome::AlreadyRecovered { .. })) => {
                 (true, format!("{target} had already recovered; nothing was touched"))
             }
-            Ok(Verdict::Outcome(Outcome::Failed(failed))) => (false, format!("{target} is not back: {}", failed.why)),
+            Ok(Verdict::Outcome(Outcome::Failed(failed))) => {
+                (false, format!("{target} is not back: {}", failed.why))
+            }
             Ok(Verdict::Outcome(other)) => (false, format!("{target}: unexpected answer {other:?}")),
             Ok(Verdict::Refused(refusal)) => (false, format!("{target} refused the relaunch: {refusal}")),
             Err(error) => (false, format!("{target}: {error}")),

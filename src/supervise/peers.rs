@@ -1,14 +1,13 @@
 //! What the watched nodes say of themselves, and what their silence says.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::core::Core;
 use super::neighbours::Neighbour;
-use crate::fleet::Node;
+use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record};
 use crate::peer::desk::Update;
-use crate::peer::watch::{PeerEvent, PeerHandle, What};
+use crate::peer::watch::{PeerEvent, PeerHandle, PeerNews};
 use crate::peer::wire::NodeState;
 use crate::vocabulary::{Moment, NodeName, human};
 
@@ -19,8 +18,8 @@ impl Core {
         let Some(neighbour) = self.neighbours.get_mut(&node) else { return };
         let before = neighbour.state();
         let changed = match what {
-            What::Connected { version, fleet_hash } => {
-                neighbour.hello(version, fleet_hash);
+            PeerNews::Connected(hello) => {
+                neighbour.hello(hello.version, hello.fleet_hash);
                 let silent = human(now.since(neighbour.since()));
                 let back = neighbour.turn(NodeState::Up, "its supervisor answers".to_owned(), now);
                 let was_away = before != NodeState::Unknown;
@@ -29,24 +28,24 @@ impl Core {
                     (Kind::Peer, Priority::Notice, text)
                 })
             }
-            What::Snapshot(report) => {
+            PeerNews::Snapshot(report) => {
                 neighbour.turn(report.state, report.why.clone(), now);
                 neighbour.snapshot(report, now);
                 let report = neighbour.report(&node, now);
                 self.publish_all(Update::Node(report));
                 None
             }
-            What::Change(report) => {
+            PeerNews::Change(report) => {
                 neighbour.change(report.clone(), now);
                 self.publish_all(Update::Worker(report));
                 None
             }
-            What::Leaving => neighbour
+            PeerNews::Leaving => neighbour
                 .turn(NodeState::Leaving, "it said that it shuts down or reboots".to_owned(), now)
                 .then(|| (Kind::Peer, Priority::Notice, format!("{node} shuts down or reboots, and said so"))),
             // A node that said goodbye is silent because it left, until it is heard from again.
-            What::Lost { .. } if before == NodeState::Leaving => None,
-            What::Lost { state, why } => neighbour.turn(state, why.clone(), now).then(|| {
+            PeerNews::Lost { .. } if before == NodeState::Leaving => None,
+            PeerNews::Lost { state, why } => neighbour.turn(state, why.clone(), now).then(|| {
                 let text = match state {
                     NodeState::SupervisorDead => format!("the supervisor of {node} does not answer though its host does; knocking: {why}"),
                     NodeState::Unreachable => format!("{node} cannot be reached: its host is down or cut off, which look the same from here. If it stays so, someone must go there ({why})"),
@@ -64,19 +63,23 @@ impl Core {
         }
     }
 
-    /// Follows the nodes that the fleet file tells this one to watch: `follow` starts a watch, dropping a handle ends it.
+    /// Follows the nodes that the fleet file tells this one to watch. After a reload every watch starts anew, since its
+    /// hello names the fleet file; what is known of a node stays known meanwhile.
     pub(super) fn follow_neighbours(
         &mut self,
-        before: &BTreeMap<NodeName, Node>,
-        follow: impl Fn(&NodeName, &Node) -> PeerHandle,
+        follow: impl Fn(&Fleet, &NodeName) -> Option<PeerHandle>,
         now: Moment,
     ) {
-        let mut old = std::mem::take(&mut self.neighbours);
-        for (name, node) in Arc::clone(&self.fleet).watched_by(&self.me) {
-            let same = before.get(name).is_some_and(|was| was.address == node.address && was.pins == node.pins);
-            let neighbour = match old.remove(name) {
-                Some(kept) if same => kept,
-                Some(_) | None => Neighbour::new(follow(name, node), now),
+        let mut known = std::mem::take(&mut self.neighbours);
+        let fleet = Arc::clone(&self.fleet);
+        for (name, _) in fleet.watched_by(&self.me) {
+            let Some(handle) = follow(&fleet, name) else { continue };
+            let neighbour = match known.remove(name) {
+                Some(mut neighbour) => {
+                    neighbour.handle = handle;
+                    neighbour
+                }
+                None => Neighbour::new(handle, now),
             };
             self.neighbours.insert(name.clone(), neighbour);
         }

@@ -11,7 +11,10 @@ use crate::vocabulary::Moment;
 impl Core {
     /// What of our own is broken, one sentence each.
     pub(super) fn degraded(&self) -> Vec<String> {
-        let bus = self.bus_lost.as_ref().map(|why| format!("system bus: {why}; workers are followed and restarted through systemctl"));
+        let bus = self
+            .bus_lost
+            .as_ref()
+            .map(|why| format!("system bus: {why}; workers are followed and restarted through systemctl"));
         let dropped = self.recorder.dropped();
         let lost = (dropped > 0).then(|| format!("evidence: {dropped} records were dropped since the start"));
         [bus, self.stale_config.clone(), lost].into_iter().flatten().chain(self.store.degraded()).collect()
@@ -53,7 +56,8 @@ impl Core {
             .filter(|(_, neighbour)| neighbour.state() != NodeState::Up)
             .map(|(name, _)| name.as_str())
             .collect();
-        let mut line = format!("workers: {}", if workers.is_empty() { "none".to_owned() } else { workers.join(", ") });
+        let mut line =
+            format!("workers: {}", if workers.is_empty() { "none".to_owned() } else { workers.join(", ") });
         if !silent.is_empty() {
             line.push_str(&format!("; not up: {}", silent.join(", ")));
         }
@@ -65,6 +69,11 @@ impl Core {
 
     /// A clean stop. If the host goes, too, its watchers were told when systemd queued the shutdown.
     pub(super) fn goodbye(&self) {
-        self.recorder.record(Record::local(Kind::Supervisor, Priority::Notice, self.me.as_str(), "the supervisor stops; its workers run on"));
+        self.recorder.record(Record::local(
+            Kind::Supervisor,
+            Priority::Notice,
+            self.me.as_str(),
+            "the supervisor stops; its workers run on",
+        ));
     }
 }

@@ -5,27 +5,33 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::watch::Sender as Published;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{JoinError, JoinHandle};
 use tokio::time::timeout;
 
 use super::core::{Core, Done, publishers};
-use super::inherit::{self, Sockets};
+use super::inherit;
 use super::notify::Notifier;
 use super::worker::Worker;
 use super::{Setup, SuperviseError};
-use crate::fleet::{Fleet, Node};
-use crate::journal::{Event as Kind, Priority, Record};
+use crate::fleet::Fleet;
+use crate::journal::{Event as Kind, Priority, Record, take_warnings};
 use crate::judge::{Host, WorkerState};
+use crate::peer::client::Endpoint;
 use crate::peer::desk::{Desk, Order};
 use crate::peer::identity::Identity;
-use crate::peer::listener;
-use crate::peer::watch::{self as peer_watch, PeerEvent, PeerHandle};
+use crate::peer::listener::{self, DoorError};
+use crate::peer::watch::{self, PeerEvent, PeerHandle};
+use crate::peer::wire::Hello;
 use crate::store::{self, Loaded};
 use crate::systemd::{self, BusState, HostState, SystemdEvent};
 use crate::vocabulary::{BootNonce, Moment, NodeName};
 
 /// How many events of each kind may wait for the loop. It takes them in microseconds; a full channel holds the sender.
 const INBOX: usize = 256;
+/// How long a clean stop waits for systemd's word that the whole host stops.
+const SHUTDOWN_WORD: Duration = Duration::from_millis(200);
 /// How long a clean stop may take to say goodbye and to write the evidence down.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -38,6 +44,7 @@ struct Inbox {
     reload: Signal,
     terminate: Signal,
     interrupt: Signal,
+    door: JoinHandle<Result<(), DoorError>>,
 }
 
 /// Why the loop woke.
@@ -48,6 +55,7 @@ enum Woke {
     Done(Done),
     Reload,
     Stop,
+    DoorClosed(Result<Result<(), DoorError>, JoinError>),
     Time,
 }
 
@@ -64,6 +72,7 @@ impl Inbox {
             _ = self.terminate.recv() => Woke::Stop,
             _ = self.interrupt.recv() => Woke::Stop,
             _ = self.reload.recv() => Woke::Reload,
+            end = &mut self.door => Woke::DoorClosed(end),
             () = tokio::time::sleep(time) => Woke::Time,
         }
     }
@@ -73,22 +82,20 @@ impl Inbox {
 struct Follow {
     me: NodeName,
     nonce: BootNonce,
-    identity: Arc<Identity>,
-    fleet: watch::Receiver<Arc<Fleet>>,
+    identity: Identity,
     events: mpsc::Sender<PeerEvent>,
 }
 
 impl Follow {
-    fn start(&self, name: &NodeName, node: &Node) -> PeerHandle {
-        peer_watch::follow(peer_watch::Follow {
-            me: self.me.clone(),
-            nonce: self.nonce,
-            identity: self.identity.clone(),
-            fleet: self.fleet.clone(),
-            node: name.clone(),
-            address: node.address,
-            events: self.events.clone(),
-        })
+    fn start(&self, fleet: &Fleet, node: &NodeName) -> Option<PeerHandle> {
+        let hello = Hello {
+            node: self.me.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            boot_nonce: self.nonce,
+            fleet_hash: fleet.hash,
+        };
+        let to = Endpoint::of(fleet, &self.me, node)?;
+        Some(watch::follow(to, self.identity.clone(), hello, self.events.clone()))
     }
 }
 
@@ -97,34 +104,24 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
     let now = Moment::now();
     let me = setup.node;
     let (fleet, warnings) = load(&setup.fleet, &me)?;
-    let identity = Arc::new(Identity::load(&setup.key).map_err(SuperviseError::Identity)?);
-    let sockets = match inherit::sockets()? {
-        Sockets { doors, local } if doors.is_empty() && local.is_empty() => return Err(SuperviseError::NoSockets),
-        sockets => sockets,
-    };
+    let identity = Identity::load(&setup.key).map_err(SuperviseError::Identity)?;
+    let listeners = inherit::sockets()?;
+    if listeners.tcp.is_empty() && listeners.unix.is_empty() {
+        return Err(SuperviseError::NoSockets);
+    }
     let evidence = store::start(&setup.state_dir, &me);
+    take_warnings(evidence.recorder.clone());
     let nonce = BootNonce::random().map_err(SuperviseError::Random)?;
 
     let (systemd_tx, systemd_rx) = mpsc::channel(INBOX);
     let (orders_tx, orders_rx) = mpsc::channel(INBOX);
     let (peers_tx, peers_rx) = mpsc::channel(INBOX);
     let (done_tx, done_rx) = mpsc::channel(INBOX);
-    let (fleet_tx, fleet_rx) = watch::channel(fleet.clone());
-    let (units, units_rx) = watch::channel(Vec::new());
+    let (fleet_tx, fleet_rx) = tokio::sync::watch::channel(fleet.clone());
+    let (units, units_rx) = tokio::sync::watch::channel(Vec::new());
     let (own, all) = publishers();
-    let catch = |kind| signal(kind).map_err(SuperviseError::Signals);
-    let mut inbox = Inbox {
-        systemd: systemd_rx,
-        orders: orders_rx,
-        peers: peers_rx,
-        done: done_rx,
-        reload: catch(SignalKind::hangup())?,
-        terminate: catch(SignalKind::terminate())?,
-        interrupt: catch(SignalKind::interrupt())?,
-    };
     let mut core = Core {
         me: me.clone(),
-        nonce,
         fleet: fleet.clone(),
         workers: Default::default(),
         neighbours: Default::default(),
@@ -142,16 +139,29 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
     };
     take_over(&mut core, &fleet, &evidence.loaded, now);
     core.adopt(fleet.clone(), now);
-    let follow =
-        Follow { me: me.clone(), nonce, identity: identity.clone(), fleet: fleet_rx.clone(), events: peers_tx };
-    core.follow_neighbours(&Default::default(), |name, node| follow.start(name, node), now);
+    let follow = Follow { me: me.clone(), nonce, identity: identity.clone(), events: peers_tx };
+    core.follow_neighbours(|fleet, node| follow.start(fleet, node), now);
 
     let desk = Desk { me, nonce, fleet: fleet_rx, orders: orders_tx, recorder: evidence.recorder };
     let (shut, shutdown) = oneshot::channel::<()>();
-    let door = tokio::spawn(listener::serve(sockets.doors, sockets.local, identity, desk, async {
-        let _ = shutdown.await;
-    }));
+    let door = tokio::spawn(async move {
+        let shutdown = async {
+            let _ = shutdown.await;
+        };
+        listener::serve(listeners, &identity, desk, shutdown).await
+    });
 
+    let catch = |kind| signal(kind).map_err(SuperviseError::Signals);
+    let mut inbox = Inbox {
+        systemd: systemd_rx,
+        orders: orders_rx,
+        peers: peers_rx,
+        done: done_rx,
+        reload: catch(SignalKind::hangup())?,
+        terminate: catch(SignalKind::terminate())?,
+        interrupt: catch(SignalKind::interrupt())?,
+        door,
+    };
     let text = format!("keyholder {} supervises {} workers", env!("CARGO_PKG_VERSION"), core.workers.len());
     core.recorder.record(Record::local(Kind::Supervisor, Priority::Notice, core.me.as_str(), text));
     for warning in warnings {
@@ -159,16 +169,19 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
     }
     let mut notifier = Notifier::from_environment();
     notifier.ready();
-    supervise(&mut core, &mut inbox, &mut notifier, &setup.fleet, &fleet_tx, &follow).await;
+    let end = supervise(&mut core, &mut inbox, &mut notifier, &setup.fleet, &fleet_tx, &follow).await;
 
     notifier.stopping();
+    await_shutdown(&mut core, &mut inbox.systemd).await;
     core.goodbye();
     drop(shut);
     // The watchers are told by the door's last frames; whatever is still open after that is cut.
-    let _ = timeout(LAST_WORDS, door).await;
+    if end.is_ok() {
+        let _ = timeout(LAST_WORDS, inbox.door).await;
+    }
     // What did not get to disk in time is in the journal, and the other way round; the stop does not wait for either.
     let _ = core.store.flush(LAST_WORDS).await;
-    Ok(())
+    end
 }
 
 async fn supervise(
@@ -176,9 +189,9 @@ async fn supervise(
     inbox: &mut Inbox,
     notifier: &mut Notifier,
     path: &Path,
-    fleet_tx: &watch::Sender<Arc<Fleet>>,
+    fleet_tx: &Published<Arc<Fleet>>,
     follow: &Follow,
-) {
+) -> Result<(), SuperviseError> {
     loop {
         let now = Moment::now();
         let due = core.tick(now);
@@ -188,7 +201,9 @@ async fn supervise(
         let woke = inbox.next(sleep).await;
         let now = Moment::now();
         match woke {
-            Woke::Systemd(SystemdEvent::Observed { unit, observation }) => core.observed(&unit, &observation, now),
+            Woke::Systemd(SystemdEvent::Observed { unit, observation }) => {
+                core.observed(&unit, &observation, now)
+            }
             Woke::Systemd(SystemdEvent::Host(host)) => core.host(host_of(host), now),
             Woke::Systemd(SystemdEvent::Bus(BusState::Connected)) => core.bus(None, now),
             Woke::Systemd(SystemdEvent::Bus(BusState::Lost(why))) => core.bus(Some(why), now),
@@ -197,10 +212,28 @@ async fn supervise(
             Woke::Done(Done::Relaunch { worker, end, log }) => core.relaunched(&worker, *end, log, now),
             Woke::Done(Done::Errand { target, verdict }) => core.errand_done(&target, &verdict, now),
             Woke::Reload => reload(core, path, fleet_tx, follow, now),
-            Woke::Stop => return,
+            Woke::Stop => return Ok(()),
+            // A supervisor without its door is deaf; systemd starts one that hears.
+            Woke::DoorClosed(Ok(Err(error))) => return Err(SuperviseError::Door(error)),
+            Woke::DoorClosed(Ok(Ok(())) | Err(_)) => return Err(SuperviseError::DoorEnded),
             Woke::Time => {}
         }
     }
+}
+
+/// On the way down with the host, SIGTERM may overtake systemd's word that the host goes (9 ms were measured). The
+/// watchers have to hear "leaving", so that word is waited for a little.
+async fn await_shutdown(core: &mut Core, systemd: &mut mpsc::Receiver<SystemdEvent>) {
+    let word = async {
+        while core.host != Host::Stopping {
+            match systemd.recv().await {
+                Some(SystemdEvent::Host(state)) => core.host(host_of(state), Moment::now()),
+                Some(SystemdEvent::Observed { .. } | SystemdEvent::Bus(_)) => {}
+                None => return,
+            }
+        }
+    };
+    let _ = timeout(SHUTDOWN_WORD, word).await;
 }
 
 /// Reads the fleet file and makes sure that this node is in it.
@@ -213,22 +246,27 @@ fn load(path: &Path, me: &NodeName) -> Result<(Arc<Fleet>, Vec<String>), Supervi
 }
 
 /// SIGHUP: a good new file is adopted as a whole, a broken one changes nothing and is said to be broken.
-fn reload(core: &mut Core, path: &Path, fleet_tx: &watch::Sender<Arc<Fleet>>, follow: &Follow, now: Moment) {
+fn reload(core: &mut Core, path: &Path, fleet_tx: &Published<Arc<Fleet>>, follow: &Follow, now: Moment) {
     match load(path, &core.me) {
         Ok((fleet, warnings)) => {
-            let before = core.fleet.nodes.clone();
             core.stale_config = None;
             fleet_tx.send_replace(fleet.clone());
             core.adopt(fleet, now);
-            core.follow_neighbours(&before, |name, node| follow.start(name, node), now);
+            core.follow_neighbours(|fleet, node| follow.start(fleet, node), now);
             let text = format!("configuration reloaded: {}", core.fleet.hash);
             core.recorder.record(Record::local(Kind::Supervisor, Priority::Notice, "fleet.yaml", text));
             for warning in warnings {
-                core.recorder.record(Record::local(Kind::Supervisor, Priority::Warning, "fleet.yaml", warning));
+                core.recorder.record(Record::local(
+                    Kind::Supervisor,
+                    Priority::Warning,
+                    "fleet.yaml",
+                    warning,
+                ));
             }
         }
         Err(error) => {
-            let text = format!("reload refused, the old configuration stays in force: {}", error.with_causes());
+            let text =
+                format!("reload refused, the old configuration stays in force: {}", error.with_causes());
             core.recorder.record(Record::local(Kind::Degraded, Priority::Error, "fleet.yaml", text.clone()));
             core.stale_config = Some(text);
             core.publish_node(now);
@@ -261,7 +299,12 @@ fn take_over(core: &mut Core, fleet: &Fleet, loaded: &Loaded, now: Moment) {
             Ok(state) => state.after_reboot(saved.saved_at_moment, away(saved.saved_wall_ms), now),
             Err(error) => {
                 let text = format!("its saved state cannot be read ({error}); starting afresh");
-                core.recorder.record(Record::local(Kind::Degraded, Priority::Warning, core.target(name), text));
+                core.recorder.record(Record::local(
+                    Kind::Degraded,
+                    Priority::Warning,
+                    core.target(name),
+                    text,
+                ));
                 WorkerState::default()
             }
         };

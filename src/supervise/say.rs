@@ -20,7 +20,12 @@ impl Core {
             Class::Healthy | Class::Starting | Class::Held => (Kind::Observed, Priority::Info),
         };
         let (was, is) = (before.name(), report.class.name());
-        self.recorder.record(Record::local(kind, priority, self.target(name), format!("{was} -> {is}: {}", report.why)));
+        self.recorder.record(Record::local(
+            kind,
+            priority,
+            self.target(name),
+            format!("{was} -> {is}: {}", report.why),
+        ));
     }
 
     /// Says what the judge wants said, and answers those who waited for it.
@@ -40,9 +45,15 @@ impl Core {
                     human(wait)
                 ),
             ),
-            Say::RepairingAtOnce(death) => (Kind::Observed, act, format!("{unit} is dead ({death}) and is repaired at once")),
-            Say::LeftToPeers => (Kind::Alert, Priority::Warning, format!("{unit} is dead and left to its watchers")),
-            Say::TryAgain(wait) => (Kind::Acted, Priority::Warning, format!("{unit} is not back; next try in {}", human(wait))),
+            Say::RepairingAtOnce(death) => {
+                (Kind::Observed, act, format!("{unit} is dead ({death}) and is repaired at once"))
+            }
+            Say::LeftToPeers => {
+                (Kind::Alert, Priority::Warning, format!("{unit} is dead and left to its watchers"))
+            }
+            Say::TryAgain(wait) => {
+                (Kind::Acted, Priority::Warning, format!("{unit} is not back; next try in {}", human(wait)))
+            }
             Say::Quarantined(wait) => (
                 Kind::Alert,
                 alert,
@@ -51,10 +62,16 @@ impl Core {
                     human(wait)
                 ),
             ),
-            Say::StillQuarantined(wait) => (Kind::Acted, Priority::Warning, format!("{unit} is still down in quarantine; next try in {}", human(wait))),
+            Say::StillQuarantined(wait) => (
+                Kind::Acted,
+                Priority::Warning,
+                format!("{unit} is still down in quarantine; next try in {}", human(wait)),
+            ),
             Say::Recovered => (Kind::Acted, act, format!("{unit} stayed up: recovered")),
             Say::CameBack => (Kind::Observed, act, format!("{unit} was brought back by somebody else")),
-            Say::Stranded(obstacle) => (Kind::Alert, alert, format!("{unit} is down and cannot be started: {obstacle}")),
+            Say::Stranded(obstacle) => {
+                (Kind::Alert, alert, format!("{unit} is down and cannot be started: {obstacle}"))
+            }
             Say::HoldEnded => (Kind::Observed, Priority::Notice, format!("the hold on {target} is over")),
         };
         match say {
@@ -88,11 +105,10 @@ impl Core {
             | Say::CameBack
             | Say::HoldEnded => {}
         }
-        worker.last_act = match say {
-            Say::Recovered => worker.last_act.take(),
-            _ if kind == Kind::Acted => Some((now, text.clone())),
-            _ => worker.last_act.take(),
-        };
+        // That it stayed up is no act of its own: the relaunch before it is what people look for.
+        if kind == Kind::Acted && say != Say::Recovered {
+            worker.last_act = Some((now, text.clone()));
+        }
         self.recorder.record(Record::local(kind, priority, target, text));
     }
 }

@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use crate::fleet::Worker as Spec;
 use crate::judge::{Death, Health, Observation, Phase, UnitSnapshot, Wait, WorkerState};
-use crate::peer::wire::{Class, Explanation, Relaunched, Verdict, WorkerReport};
+use crate::peer::wire::{Class, Explanation, Outcome, Relaunched, Verdict, WorkerReport};
 use crate::vocabulary::{InvocationId, Moment, NodeName, WorkerName, human};
 
 /// A worker as the supervisor's loop owns it.
@@ -96,7 +96,9 @@ impl Worker {
                 failures => format!("relaunching, try {}", failures + 1),
             },
             Phase::Settling { .. } => "relaunched; it has to stay up now".to_owned(),
-            Phase::Quarantined { retry, .. } => format!("quarantine: next try in {}", human(retry.since(now))),
+            Phase::Quarantined { retry, .. } => {
+                format!("quarantine: next try in {}", human(retry.since(now)))
+            }
             Phase::Stranded => "nothing: systemd would refuse to start it".to_owned(),
         }
     }
@@ -188,7 +190,9 @@ fn facts(unit: &UnitSnapshot) -> Vec<String> {
     if unit.job {
         facts.push("systemd has a job queued for it".to_owned());
     }
-    facts.push(if unit.restarts_itself { "its unit has Restart=" } else { "its unit has no Restart=" }.to_owned());
+    facts.push(
+        if unit.restarts_itself { "its unit has Restart=" } else { "its unit has no Restart=" }.to_owned(),
+    );
     facts
 }
 

@@ -34,7 +34,10 @@ pub(super) struct Place {
 
 impl Default for Place {
     fn default() -> Self {
-        Self { bus: "unix:path=/run/dbus/system_bus_socket".to_owned(), systemctl: "/usr/bin/systemctl".into() }
+        Self {
+            bus: "unix:path=/run/dbus/system_bus_socket".to_owned(),
+            systemctl: "/usr/bin/systemctl".into(),
+        }
     }
 }
 
@@ -47,6 +50,8 @@ pub(super) struct Hub {
     pub(super) events: mpsc::Sender<SystemdEvent>,
     pub(super) asks: mpsc::Receiver<Ask>,
     pub(super) table: Table,
+    /// Whether there was ever a connection.
+    connected: bool,
     /// Whether the present loss has been told.
     lost: bool,
     retry: Duration,
@@ -78,12 +83,15 @@ pub(super) async fn run(
         events,
         asks,
         table: Table::default(),
+        connected: false,
         lost: false,
         retry: Duration::ZERO,
     };
     while let Some(session) = hub.without_bus().await {
         match session.run(&mut hub).await {
             End::Closed => return,
+            // Should the new connection fail, that is said then.
+            End::Renewed => {}
             End::Lost(why) => hub.lose(why),
         }
     }
@@ -100,9 +108,11 @@ async fn finish<T>(doing: &mut Option<Doing<T>>) -> Result<T, String> {
 impl Hub {
     /// PID 1 is heard over the bus.
     pub(super) fn connected(&mut self) {
-        self.lost = false;
         self.retry = Duration::ZERO;
-        self.table.tell_bus(BusState::Connected);
+        if std::mem::replace(&mut self.lost, false) || !self.connected {
+            self.connected = true;
+            self.table.tell_bus(BusState::Connected);
+        }
     }
 
     /// Notes what the manager calls its SystemState.
@@ -213,7 +223,7 @@ impl Hub {
             Ok(shown) => {
                 for one in shown {
                     match one {
-                        Shown::Unit(unit, raw) => self.table.replace(&unit, raw),
+                        Shown::Unit(unit, raw) => self.table.replace(&unit, *raw),
                         Shown::Stopping => self.table.tell_host(HostState::Stopping),
                         Shown::Host(state) => self.system_state(&state),
                     }

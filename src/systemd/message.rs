@@ -6,7 +6,7 @@ use zbus::message::{Flags, Message};
 use zbus::{Error, MatchRule, ObjectPath, Variant, message};
 
 use super::path;
-use super::raw::Raw;
+use super::raw::{Raw, Value};
 use crate::vocabulary::UnitName;
 
 pub(super) const SYSTEMD: &str = "org.freedesktop.systemd1";
@@ -155,8 +155,10 @@ pub(super) fn listed(message: &Message) -> Result<Vec<Listed>, Error> {
 
 /// A text in a variant, the answer to [`system_state`].
 pub(super) fn text(message: &Message) -> Result<String, Error> {
-    match message.body().deserialize()? {
-        Variant::Str(text) => Ok(text.as_str().to_owned()),
-        other => Err(Error::Failure(format!("a text was expected, not {}", other.value_signature()))),
-    }
+    let body = message.body();
+    let value: Variant<'_> = body.deserialize()?;
+    value.text().map(str::to_owned).ok_or(Error::IncorrectType)
 }
+
+#[cfg(test)]
+mod tests;

@@ -101,7 +101,9 @@ pub enum RelaunchError {
     #[error("systemd's restart job did not finish in time; it may still be under way")]
     Timeout,
     /// The job is done, yet the unit is not up under a new run.
-    #[error("systemd's restart job is done, but the unit is not running; the unit's journal says more")]
+    #[error(
+        "systemd's restart job is done, but the unit is not running: it ended at once, or a condition of it is not met; its journal says more"
+    )]
     NotRunning,
     /// Neither the bus nor `systemctl` led to PID 1.
     #[error("systemd cannot be reached: {0}")]
@@ -138,7 +140,10 @@ enum Ask {
 enum Answer {
     Done(Box<Relaunch>),
     /// The bus is gone; whether PID 1 got the order is unknown.
-    Gone { why: String, before: Option<InvocationId> },
+    Gone {
+        why: String,
+        before: Option<InvocationId>,
+    },
 }
 
 fn not_watched() -> Answer {
@@ -198,7 +203,8 @@ impl Systemd {
 
     async fn by_bus(&self, unit: &UnitName, timeout: Duration) -> Answer {
         let (reply, answer) = oneshot::channel();
-        let gone = || Answer::Gone { why: "the task that follows systemd has ended".to_owned(), before: None };
+        let gone =
+            || Answer::Gone { why: "the task that follows systemd has ended".to_owned(), before: None };
         if self.asks.send(Ask::Relaunch { unit: unit.clone(), timeout, reply }).await.is_err() {
             return gone();
         }

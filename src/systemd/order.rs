@@ -14,6 +14,9 @@ use crate::vocabulary::{InvocationId, UnitName};
 /// lost on a sound connection: this is for one that is not.
 const FIRST_POLL: Duration = Duration::from_secs(1);
 const LAST_POLL: Duration = Duration::from_secs(10);
+/// How long PID 1 may take to accept an order (it takes 1 ms) before the other way is tried. It is not counted while PID 1
+/// reloads, when no way leads to it.
+const ACCEPT: Duration = Duration::from_secs(2);
 /// How long the last look after the timeout may take.
 const LAST_LOOK: Duration = Duration::from_secs(2);
 
@@ -24,6 +27,7 @@ pub(super) struct Order {
     /// The run before; the outer `None` while it has not been read.
     before: Option<Option<InvocationId>>,
     step: Step,
+    accept: Instant,
     deadline: Instant,
     poll: Instant,
     poll_after: Duration,
@@ -60,6 +64,7 @@ impl Order {
             reply: Some(reply),
             before: raw.map(|raw| raw.invocation),
             step: Step::Calling(Vec::new()),
+            accept: now + ACCEPT,
             deadline: now + timeout,
             poll: now + FIRST_POLL,
             poll_after: FIRST_POLL,
@@ -68,7 +73,11 @@ impl Order {
 
     /// When the order wants to be called again.
     pub(super) fn due(&self) -> Instant {
-        self.poll.min(self.deadline)
+        let next = self.poll.min(self.deadline);
+        match self.step {
+            Step::Calling(_) => next.min(self.accept),
+            Step::Running(_) | Step::Checking(_) | Step::Late => next,
+        }
     }
 
     /// PID 1 took the order and named its job.
@@ -155,7 +164,15 @@ impl Order {
     }
 
     /// Time has passed.
-    pub(super) fn tick(&mut self, now: Instant, raw: Option<&Raw>) -> Next {
+    pub(super) fn tick(&mut self, now: Instant, reloading: bool, raw: Option<&Raw>) -> Next {
+        if matches!(self.step, Step::Calling(_)) && now >= self.accept {
+            if reloading {
+                self.accept = now + ACCEPT;
+            } else {
+                self.gone("systemd does not take orders over the bus");
+                return Next::Finished;
+            }
+        }
         if now >= self.deadline {
             return match self.step {
                 Step::Late => self.finish(Err(RelaunchError::Timeout), None, raw),
@@ -207,3 +224,6 @@ impl Order {
         Next::Finished
     }
 }
+
+#[cfg(test)]
+mod tests;

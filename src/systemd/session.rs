@@ -24,9 +24,11 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// … and while PID 1 reloads: generators are cut off after 90 s, by systemd's default.
 const RELOADING: Duration = Duration::from_secs(100);
 /// How often everything is compared with what PID 1 says, in case a signal was missed.
-const SAFETY_POLL: Duration = Duration::from_secs(30);
+const SAFETY_POLL: Duration = Duration::from_secs(10);
 /// How many units are read at once. The bus allows 128 unanswered calls per connection.
 const WINDOW: usize = 16;
+/// How long PID 1 may be away from the bus before the bus counts as lost. A re-executed PID 1 is back within 50 ms.
+const ABSENCE: Duration = Duration::from_secs(1);
 /// Messages that zbus keeps for us between two turns of the loop.
 const QUEUE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(31);
 
@@ -34,6 +36,8 @@ const QUEUE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(31);
 pub(super) enum End {
     /// The connection is of no more use.
     Lost(String),
+    /// PID 1 has a new name on the bus (it was re-executed): everything is to be built anew, and nothing is wrong.
+    Renewed,
     /// Nobody listens any more.
     Closed,
 }
@@ -76,16 +80,28 @@ pub(super) struct Session {
     orders: Vec<(u64, Order)>,
     next_order: u64,
     reloading: bool,
+    /// Until when PID 1 may come back to the bus, if it has left it.
+    absent: Option<Instant>,
     safety_poll: Instant,
+}
+
+/// What ends a session.
+enum Broken {
+    Lost(String),
+    Renewed,
+}
+
+impl From<String> for Broken {
+    fn from(why: String) -> Self {
+        Self::Lost(why)
+    }
 }
 
 impl Session {
     /// Connects and says hello.
     pub(super) async fn open(address: String) -> Result<Self, String> {
-        let connect = connection::Builder::address(address.as_str())
-            .max_queued(QUEUE)
-            .method_timeout(ANSWER)
-            .build();
+        let connect =
+            connection::Builder::address(address.as_str()).max_queued(QUEUE).method_timeout(ANSWER).build();
         let connection = match timeout(ANSWER, connect).await {
             Ok(Ok(connection)) => connection,
             Ok(Err(error)) => return Err(format!("the system bus does not take us: {error}")),
@@ -104,23 +120,25 @@ impl Session {
             orders: Vec::new(),
             next_order: 0,
             reloading: false,
+            absent: None,
             safety_poll: Instant::now() + SAFETY_POLL,
         })
     }
 
     /// Serves until the connection is lost.
     pub(super) async fn run(mut self, hub: &mut Hub) -> End {
-        let why = match self.serve(hub).await {
+        let end = match self.serve(hub).await {
             Ok(()) => return End::Closed,
-            Err(why) => why,
+            Err(Broken::Lost(why)) => End::Lost(why),
+            Err(Broken::Renewed) => End::Renewed,
         };
         for (_, order) in &mut self.orders {
-            order.gone(&why);
+            order.gone("the connection to systemd was lost during the order");
         }
-        End::Lost(why)
+        end
     }
 
-    async fn serve(&mut self, hub: &mut Hub) -> Result<(), String> {
+    async fn serve(&mut self, hub: &mut Hub) -> Result<(), Broken> {
         hub.table.forget();
         self.set_up()?;
         loop {
@@ -152,8 +170,8 @@ impl Session {
                     self.watch(hub);
                 }
                 Turn::Heard(Some(Ok(message))) => self.message(hub, &message)?,
-                Turn::Heard(Some(Err(error))) => return Err(broken(&error)),
-                Turn::Heard(None) => return Err("the system bus closed the connection".to_owned()),
+                Turn::Heard(Some(Err(error))) => return Err(broken(&error).into()),
+                Turn::Heard(None) => return Err("the system bus closed the connection".to_owned().into()),
                 Turn::Due => self.tick(hub)?,
             }
         }
@@ -203,16 +221,22 @@ impl Session {
         let patience = if self.reloading { RELOADING } else { ANSWER };
         let answer = self.sent.front().map(|(sent, _)| *sent + patience);
         let order = self.orders.iter().map(|(_, order)| order.due()).min();
-        [answer, order].into_iter().flatten().fold(self.safety_poll, Instant::min)
+        [answer, order, self.absent].into_iter().flatten().fold(self.safety_poll, Instant::min)
     }
 
     fn tick(&mut self, hub: &mut Hub) -> Result<(), String> {
         let now = Instant::now();
+        if self.absent.is_some_and(|until| now >= until) {
+            return Err("systemd has left the bus".to_owned());
+        }
         let patience = if self.reloading { RELOADING } else { ANSWER };
         while let Some((sent, serial)) = self.sent.front() {
             if self.calls.contains_key(serial) {
                 if now >= *sent + patience {
-                    return Err(format!("systemd did not answer over the bus within {} s", patience.as_secs()));
+                    return Err(format!(
+                        "systemd did not answer over the bus within {} s",
+                        patience.as_secs()
+                    ));
                 }
                 break;
             }
@@ -226,7 +250,8 @@ impl Session {
                 self.send(message::list(&units), Some(Call::List(units)));
             }
         }
-        self.each_order(hub, |order, raw| order.tick(now, raw));
+        let reloading = self.reloading;
+        self.each_order(hub, |order, raw| order.tick(now, reloading, raw));
         Ok(())
     }
 
@@ -287,13 +312,7 @@ impl Session {
         }
     }
 
-    fn relaunch(
-        &mut self,
-        hub: &Hub,
-        unit: UnitName,
-        timeout: Duration,
-        reply: oneshot::Sender<Answer>,
-    ) {
+    fn relaunch(&mut self, hub: &Hub, unit: UnitName, timeout: Duration, reply: oneshot::Sender<Answer>) {
         if !hub.table.watches(&unit) {
             let _ = reply.send(super::not_watched());
             return;
@@ -327,12 +346,12 @@ impl Session {
         }
     }
 
-    fn message(&mut self, hub: &mut Hub, message: &Message) -> Result<(), String> {
+    fn message(&mut self, hub: &mut Hub, message: &Message) -> Result<(), Broken> {
         match message.message_type() {
             Type::MethodReturn | Type::Error => {
                 let serial = message.header().reply_serial();
                 match serial.and_then(|serial| self.calls.remove(&serial)) {
-                    Some(call) => self.answer(hub, call, message),
+                    Some(call) => self.answer(hub, call, message).map_err(Broken::Lost),
                     None => Ok(()),
                 }
             }

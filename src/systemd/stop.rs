@@ -36,11 +36,8 @@ pub(super) fn cause(raw: &Raw) -> StopCause {
         }
         _ => {}
     }
-    let by_itself = if raw.active_enter >= raw.inactive_exit {
-        ended_while_active(raw)
-    } else {
-        failed_to_start(raw)
-    };
+    let by_itself =
+        if raw.active_enter >= raw.inactive_exit { ended_while_active(raw) } else { failed_to_start(raw) };
     if by_itself || raw.sub.starts_with("auto-restart") { StopCause::ByItself } else { StopCause::Ordered }
 }
 

@@ -25,7 +25,7 @@ const ERROR: u64 = 1024;
 /// One thing that `systemctl show` told.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Shown {
-    Unit(UnitName, Raw),
+    Unit(UnitName, Box<Raw>),
     /// The host goes down.
     Stopping,
     /// The manager's SystemState.
@@ -64,7 +64,7 @@ fn parse(text: &str, units: Vec<UnitName>) -> Option<Vec<Shown>> {
     let mut blocks = text.split("\n\n").map(Raw::from_show);
     let mut shown = Vec::with_capacity(units.len() + 1);
     for unit in units {
-        shown.push(Shown::Unit(unit, blocks.next().filter(Raw::complete)?));
+        shown.push(Shown::Unit(unit, Box::new(blocks.next().filter(Raw::complete)?)));
     }
     let target = blocks.next().filter(Raw::complete)?;
     if target.job != 0 || target.up() {
@@ -76,7 +76,7 @@ fn parse(text: &str, units: Vec<UnitName>) -> Option<Vec<Shown>> {
 async fn look(systemctl: &Path, unit: &UnitName) -> Result<Raw, String> {
     let shown = show(systemctl.to_owned(), vec![unit.clone()], false).await?;
     let raw = shown.into_iter().find_map(|one| match one {
-        Shown::Unit(_, raw) => Some(raw),
+        Shown::Unit(_, raw) => Some(*raw),
         Shown::Stopping | Shown::Host(_) => None,
     });
     raw.ok_or_else(|| "systemctl show told nothing of the unit".to_owned())
@@ -219,4 +219,4 @@ pub(super) fn printable(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

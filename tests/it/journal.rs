@@ -27,7 +27,7 @@ fn without_journald(test: &str) -> bool {
             .env(CHILD, "1")
             .status()
             .unwrap();
-        assert!(status.success(), "this test mounts a file system and needs root");
+        assert!(status.success(), "failed, see above (this test mounts file systems and needs root)");
         return false;
     }
     std::fs::create_dir_all("/run/systemd").unwrap();
@@ -174,14 +174,19 @@ fn a_journald_that_stops_comes_back_or_never_was_is_lived_with() {
     assert_eq!(next(&journald)["MESSAGE"], ["waits"]);
 
     // Stops reading, as when it is frozen: nobody here waits, and it is said after five seconds.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let began = Instant::now();
-    for n in 0..20_000 {
-        record(&evidence, &format!("flood {n}"));
+    for _ in 0..10 {
+        for n in 0..400 {
+            record(&evidence, &format!("flood {n}"));
+        }
+        // The audit has taken them all, so that it is the journal's queue that overflows.
+        runtime.block_on(evidence.store.audit(1)).unwrap();
     }
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert_eq!(evidence.recorder.dropped(), 0);
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
     wait_for("degraded", || evidence.store.degraded().concat().contains("it has taken nothing for"));
     assert!(began.elapsed() > Duration::from_secs(5), "not at once: journald restarts on every update");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     record(&evidence, "in the audit all the same");
     let lines = runtime.block_on(evidence.store.audit(1000)).unwrap();
     assert!(lines.iter().any(|line| line.text == "in the audit all the same"));
@@ -195,4 +200,92 @@ fn a_journald_that_stops_comes_back_or_never_was_is_lived_with() {
     drop(journald);
     record(&evidence, "to nobody");
     wait_for("degraded", || evidence.store.degraded().concat().contains("refused"));
+}
+
+/// A journald of the test's own; it needs no systemd above it.
+struct Journald(std::process::Child);
+
+impl Journald {
+    fn start() -> Self {
+        std::fs::create_dir_all("/run/log").unwrap();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "tmpfs", "/run/log"]).status().unwrap();
+        assert!(mounted.success());
+        std::fs::create_dir("/run/log/journal").unwrap();
+        let journald = Command::new("/lib/systemd/systemd-journald").spawn();
+        let journald = Self(journald.expect("systemd-journald is missing: apt-get install -y systemd"));
+        wait_for("journald is up", || tracing_journald::layer().is_ok());
+        journald
+    }
+
+    fn signal(&self, signal: nix::sys::signal::Signal) {
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.0.id().try_into().unwrap()), signal).unwrap();
+    }
+}
+
+impl Drop for Journald {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn journalctl(args: &[&str]) -> String {
+    assert!(Command::new("journalctl").arg("--sync").status().unwrap().success());
+    let read = Command::new("journalctl").args(["--no-pager", "--quiet"]).args(args).output().unwrap();
+    String::from_utf8(read.stdout).unwrap()
+}
+
+#[test]
+fn a_real_journald_keeps_what_is_written_and_gives_back_a_units_last_lines() {
+    const TEST: &str = "journal::a_real_journald_keeps_what_is_written_and_gives_back_a_units_last_lines";
+    if !without_journald(TEST) {
+        return;
+    }
+    let journald = Journald::start();
+    let dir = TempDir::new().unwrap();
+    let evidence = start(dir.path());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for n in 0..200 {
+        record(&evidence, &format!("entry {n}"));
+    }
+    runtime.block_on(evidence.store.flush(PATIENCE)).unwrap();
+    let id = format!("MESSAGE_ID={}", Event::Acted.message_id());
+    let read = journalctl(&["--output=cat", &id, "KEYHOLDER_EVENT=acted", "KEYHOLDER_NODE=mars"]);
+    assert_eq!(read.lines().collect::<Vec<_>>(), (0..200).map(|n| format!("entry {n}")).collect::<Vec<_>>());
+    assert_eq!(journalctl(&["--output=cat", "KEYHOLDER_SEQ=200"]), "entry 199\n");
+
+    // Frozen and thawed: nothing was lost that the queue and the socket could hold.
+    journald.signal(nix::sys::signal::Signal::SIGSTOP);
+    for n in 0..400 {
+        record(&evidence, &format!("meanwhile {n}"));
+    }
+    journald.signal(nix::sys::signal::Signal::SIGCONT);
+    runtime.block_on(evidence.store.flush(PATIENCE)).unwrap();
+    let read = journalctl(&["--output=cat", &id]);
+    assert_eq!(read.lines().filter(|line| line.starts_with("meanwhile")).count(), 400);
+
+    // What PID 1 and a unit say of one run. The message is no text, and has two lines.
+    let run = "0123456789abcdef0123456789abcdef";
+    let socket = UnixDatagram::unbound().unwrap();
+    let say = |message: &[u8]| {
+        let mut entry = format!("INVOCATION_ID={run}\nMESSAGE\n").into_bytes();
+        entry.extend(u64::try_from(message.len()).unwrap().to_le_bytes());
+        entry.extend([message, b"\n"].concat());
+        socket.send_to(&entry, SOCKET).unwrap();
+    };
+    say(b"earlier");
+    say(b"\xff\x1b[31mred\nsecond line");
+    say(b"Main process exited, code=killed, status=9/KILL");
+    journalctl(&[]);
+    let unit = "x.service".parse().unwrap();
+    let lines = |run: &str, n| {
+        runtime.block_on(keyholder::journal::last_lines(&unit, Some(run.parse().unwrap()), n)).unwrap()
+    };
+    assert_eq!(
+        lines(run, 3),
+        ["\\xff\\x1b[31mred", "second line", "Main process exited, code=killed, status=9/KILL"]
+    );
+    assert_eq!(lines("00000000000000000000000000000000", 3), [""; 0]);
+    let none = runtime.block_on(keyholder::journal::last_lines(&unit, None, 3)).unwrap();
+    assert_eq!(none, [""; 0]);
 }

@@ -12,17 +12,17 @@ use serde_json::Value;
 static LABS: AtomicU32 = AtomicU32::new(0);
 
 /// A path of this repository.
-pub fn repo(path: &str) -> PathBuf {
+pub(crate) fn repo(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
 /// The keyholder that is under test: `KEYHOLDER_BIN` (an optimised one, from `tests/run`), else the one cargo built.
-pub fn binary() -> PathBuf {
+pub(crate) fn binary() -> PathBuf {
     std::env::var_os("KEYHOLDER_BIN").map_or_else(|| env!("CARGO_BIN_EXE_keyholder").into(), PathBuf::from)
 }
 
 /// A lab; dropping it removes every trace, after keeping the journals if the scenario failed.
-pub struct Lab {
+pub(crate) struct Lab {
     dir: PathBuf,
     name: &'static str,
     nodes: Vec<&'static str>,
@@ -30,8 +30,9 @@ pub struct Lab {
 
 impl Lab {
     /// Boots nodes with keyholder's key made and nothing else. `name` is the scenario's, for its journals.
-    pub fn boot(name: &'static str, nodes: &[&'static str]) -> Self {
-        let base = std::env::var("KEYHOLDER_LAB_DIR").unwrap_or_else(|_| "/run/keyholder-lab-test".to_owned());
+    pub(crate) fn boot(name: &'static str, nodes: &[&'static str]) -> Self {
+        let base =
+            std::env::var("KEYHOLDER_LAB_DIR").unwrap_or_else(|_| "/run/keyholder-lab-test".to_owned());
         let number = LABS.fetch_add(1, Ordering::Relaxed);
         let dir = PathBuf::from(format!("{base}.{}.{number}", std::process::id()));
         let lab = Self { dir, name, nodes: nodes.to_vec() };
@@ -41,7 +42,7 @@ impl Lab {
 
     /// Boots `mars` and `ai-core` with the workers of `mars` as fleet.yaml lines (`agent: { unit: … }`), each unit
     /// already written and running, and both installed through `install.sh`.
-    pub fn pair(name: &'static str, units: &[(&str, &str)], workers: &str) -> Self {
+    pub(crate) fn pair(name: &'static str, units: &[(&str, &str)], workers: &str) -> Self {
         let lab = Self::boot(name, &["mars", "ai-core"]);
         for (unit, body) in units {
             lab.write("mars", &format!("/etc/systemd/system/{unit}"), body);
@@ -57,7 +58,7 @@ impl Lab {
     }
 
     /// Copies keyholder and its installer into every node and runs it: keys are made, nothing is started yet.
-    pub fn install(&self) {
+    pub(crate) fn install(&self) {
         for node in &self.nodes {
             self.sh(node, "mkdir -p /root/src");
             for part in ["install.sh", "install", "units"] {
@@ -69,11 +70,12 @@ impl Lab {
     }
 
     /// A fleet file over (node, its watcher, its workers); each watcher is granted everything on what it watches.
-    pub fn fleet(&self, nodes: &[(&str, &str, &str)]) -> String {
+    pub(crate) fn fleet(&self, nodes: &[(&str, &str, &str)]) -> String {
         let mut yaml = String::from("version: 1\nnodes:\n");
         for (node, watcher, workers) in nodes {
             let pin = self.sh(node, "keyholder key show");
-            writeln!(yaml, "  {node}:\n    address: {}:7433\n    pins: [\"{}\"]", address(node), pin.trim()).unwrap();
+            writeln!(yaml, "  {node}:\n    address: {}:7433\n    pins: [\"{}\"]", address(node), pin.trim())
+                .unwrap();
             writeln!(yaml, "    watched_by: [{watcher}]").unwrap();
             if !workers.is_empty() {
                 writeln!(yaml, "    workers:").unwrap();
@@ -84,13 +86,17 @@ impl Lab {
         }
         yaml.push_str("grants:\n");
         for (node, watcher, _) in nodes {
-            writeln!(yaml, "  - {{ from: {watcher}, on: {node}, workers: [\"*\"], verbs: [status, relaunch, hold] }}").unwrap();
+            writeln!(
+                yaml,
+                "  - {{ from: {watcher}, on: {node}, workers: [\"*\"], verbs: [status, relaunch, hold] }}"
+            )
+            .unwrap();
         }
         yaml
     }
 
     /// Puts the fleet file on every node, starts the supervisors, and waits until they see each other.
-    pub fn deploy(&self, fleet: &str) {
+    pub(crate) fn deploy(&self, fleet: &str) {
         for node in &self.nodes {
             self.write(node, "/root/fleet.yaml", fleet);
             self.sh(node, "rm -f /etc/keyholder/fleet.yaml && /root/src/install.sh --binary /root/keyholder --fleet /root/fleet.yaml");
@@ -106,7 +112,7 @@ impl Lab {
     }
 
     /// Runs `tests/lab/lab` for this lab; panics with its words if it fails.
-    pub fn lab(&self, args: &[&str]) -> String {
+    pub(crate) fn lab(&self, args: &[&str]) -> String {
         let output = self.command(args).stdin(Stdio::null()).output().expect("tests/lab/lab runs");
         text(&output, &format!("lab {args:?}"))
     }
@@ -118,24 +124,32 @@ impl Lab {
     }
 
     /// Runs a shell line in a node and returns its output; panics with what it said if it fails.
-    pub fn sh(&self, node: &str, line: &str) -> String {
+    pub(crate) fn sh(&self, node: &str, line: &str) -> String {
         let output = self.try_sh(node, line);
         text(&output, &format!("{node}: {line}"))
     }
 
     /// Runs a shell line in a node, whatever comes of it.
-    pub fn try_sh(&self, node: &str, line: &str) -> Output {
-        self.command(&["exec", node, "sh", "-c", line]).stdin(Stdio::null()).output().expect("tests/lab/lab runs")
+    pub(crate) fn try_sh(&self, node: &str, line: &str) -> Output {
+        self.command(&["exec", node, "sh", "-c", line])
+            .stdin(Stdio::null())
+            .output()
+            .expect("tests/lab/lab runs")
     }
 
     /// Starts a shell line in a node and leaves it running.
-    pub fn spawn(&self, node: &str, line: &str) -> std::process::Child {
+    pub(crate) fn spawn(&self, node: &str, line: &str) -> std::process::Child {
         let mut command = self.command(&["exec", node, "sh", "-c", line]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("tests/lab/lab runs")
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("tests/lab/lab runs")
     }
 
     /// Writes a file in a node.
-    pub fn write(&self, node: &str, path: &str, body: &str) {
+    pub(crate) fn write(&self, node: &str, path: &str, body: &str) {
         let line = format!("mkdir -p \"$(dirname {path})\" && cat > {path}");
         let mut child = self
             .command(&["exec", node, "sh", "-c", &line])
@@ -152,35 +166,48 @@ impl Lab {
     }
 
     /// Where a node's root filesystem is on this host.
-    pub fn root(&self, node: &str) -> PathBuf {
+    pub(crate) fn root(&self, node: &str) -> PathBuf {
         self.lab(&["root", node]).trim().into()
     }
 
-    /// `keyholder status --json` as `node` sees the fleet; null while its supervisor does not answer.
-    pub fn status(&self, node: &str) -> Value {
+    /// The nodes of `keyholder status --json` as `node` sees the fleet; null while its supervisor does not answer.
+    pub(crate) fn status(&self, node: &str) -> Value {
         let output = self.try_sh(node, "keyholder status --json");
-        serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
+        let verdict: Value = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+        verdict["outcome"]["fleet"].clone()
     }
 
     /// The report that `at` has of `node`.
-    pub fn node(&self, at: &str, node: &str) -> Value {
+    pub(crate) fn node(&self, at: &str, node: &str) -> Value {
         let nodes = self.status(at);
-        nodes.as_array().into_iter().flatten().find(|seen| seen["node"] == node).cloned().unwrap_or(Value::Null)
+        nodes
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find(|seen| seen["node"] == node)
+            .cloned()
+            .unwrap_or(Value::Null)
     }
 
     /// The report that `at` has of a worker of `node`.
-    pub fn worker(&self, at: &str, node: &str, worker: &str) -> Value {
+    pub(crate) fn worker(&self, at: &str, node: &str, worker: &str) -> Value {
         let node = self.node(at, node);
-        node["workers"].as_array().into_iter().flatten().find(|seen| seen["worker"] == worker).cloned().unwrap_or(Value::Null)
+        node["workers"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find(|seen| seen["worker"] == worker)
+            .cloned()
+            .unwrap_or(Value::Null)
     }
 
     /// A unit's property, as systemd has it.
-    pub fn property(&self, node: &str, unit: &str, property: &str) -> String {
+    pub(crate) fn property(&self, node: &str, unit: &str, property: &str) -> String {
         self.sh(node, &format!("systemctl show -P {property} {unit}")).trim().to_owned()
     }
 
     /// Waits until a unit runs under another invocation than `before`, and returns it.
-    pub fn new_run(&self, node: &str, unit: &str, before: &str, within: Duration) -> String {
+    pub(crate) fn new_run(&self, node: &str, unit: &str, before: &str, within: Duration) -> String {
         wait(&format!("{unit} on {node} runs under a new invocation"), within, || {
             let shown = self.sh(node, &format!("systemctl show -P ActiveState -P InvocationID {unit}"));
             let mut lines = shown.lines();
@@ -190,13 +217,13 @@ impl Lab {
     }
 
     /// The supervisor's own journal lines of one kind (`KEYHOLDER_EVENT`), oldest first.
-    pub fn evidence(&self, node: &str, event: &str) -> Vec<String> {
+    pub(crate) fn evidence(&self, node: &str, event: &str) -> Vec<String> {
         let line = format!("journalctl --sync; journalctl -o cat --no-pager KEYHOLDER_EVENT={event}");
         self.sh(node, &line).lines().map(str::to_owned).collect()
     }
 
     /// How often the supervisor of a node has relaunched a worker, by its own evidence.
-    pub fn relaunches(&self, node: &str, worker: &str) -> usize {
+    pub(crate) fn relaunches(&self, node: &str, worker: &str) -> usize {
         let line = format!(
             "journalctl --sync; journalctl -o cat --no-pager KEYHOLDER_EVENT=acting KEYHOLDER_SUBJECT={node}/{worker}"
         );
@@ -222,7 +249,7 @@ impl Drop for Lab {
 }
 
 /// The address that the lab gives to a node.
-pub fn address(node: &str) -> &'static str {
+pub(crate) fn address(node: &str) -> &'static str {
     match node {
         "mars" => "192.0.2.10",
         "venus" => "192.0.2.20",
@@ -239,7 +266,7 @@ fn text(output: &Output, what: &str) -> String {
 }
 
 /// Waits for a state, never for an edge: asks again until there is an answer, and panics after `within`.
-pub fn wait<T>(what: &str, within: Duration, mut ask: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn wait<T>(what: &str, within: Duration, mut ask: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(answer) = ask() {
@@ -251,6 +278,6 @@ pub fn wait<T>(what: &str, within: Duration, mut ask: impl FnMut() -> Option<T>)
 }
 
 /// A unit that runs until it is killed, with whatever else is said in its section.
-pub fn service(more: &str) -> String {
+pub(crate) fn service(more: &str) -> String {
     format!("[Service]\nExecStart=/bin/sleep infinity\n{more}\n")
 }

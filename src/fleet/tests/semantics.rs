@@ -177,3 +177,28 @@ fn disabled_nodes_and_duplicate_grants_are_warned_of() {
         assert!(found[0].starts_with(&expected), "{found:?}");
     }
 }
+
+#[test]
+fn a_slip_is_not_reported_again_as_the_right_that_is_now_missing() {
+    let by_peer = with("grace: 10s", "repair_by: peer");
+    for (old, new) in [
+        ("workers: [\"*\"], verbs: [status, relaunch]", "workers: [\"*\"], verbs: [status, relanch]"),
+        ("workers: [\"*\"], verbs: [status, relaunch]", "workers: [agnet], verbs: [status, relaunch]"),
+        ("from: ai-core, on: mars", "from: ai-cor, on: mars"),
+        ("watched_by: [ai-core]", "watched_by: [ai-cor]"),
+    ] {
+        assert!(by_peer.contains(old));
+        let found = errors(&by_peer.replace(old, new));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains("did you mean"), "{found:?}");
+    }
+}
+
+#[test]
+fn a_disabled_watcher_need_not_be_allowed_to_look() {
+    let disabled = with("  mars:\n", "  mars:\n    disabled: true\n");
+    let grant = "  - { from: mars, on: ai-core, workers: [write], verbs: [status, relaunch] }\n";
+    assert!(disabled.contains(grant));
+    let found = warnings(&disabled.replace(grant, ""));
+    assert!(found.iter().all(|line| !line.contains("may not see")), "{found:?}");
+}

@@ -3,11 +3,16 @@
 use zbus::message::Type;
 use zbus::{Error, Message};
 
+use super::super::path;
 use super::*;
 
 impl Session {
     pub(super) fn answer(&mut self, hub: &mut Hub, call: Call, message: &Message) -> Result<(), String> {
         let failed = (message.message_type() == Type::Error).then(|| error_text(message));
+        // What was asked of a PID 1 that is gone is asked again of the next one; only orders have to know at once.
+        if self.absent.is_some() && failed.is_some() && !matches!(call, Call::Restart(_)) {
+            return Ok(());
+        }
         match (call, failed) {
             (Call::Setup, None) => Ok(()),
             (Call::Setup | Call::Owner | Call::List(_), Some(why)) => Err(why),
@@ -32,7 +37,9 @@ impl Session {
                 tracing::warn!(%why, "the host's state could not be read");
                 Ok(())
             }
-            (Call::List(units), None) => self.compare(hub, &units, message).map_err(|error| unreadable(&error)),
+            (Call::List(units), None) => {
+                self.compare(hub, &units, message).map_err(|error| unreadable(&error))
+            }
             (Call::Read(unit), failed) => {
                 self.read(hub, &unit, message, failed);
                 Ok(())
@@ -73,7 +80,13 @@ impl Session {
         }
     }
 
-    fn restart_answered(&mut self, hub: &Hub, id: u64, message: &Message, failed: bool) -> Result<(), String> {
+    fn restart_answered(
+        &mut self,
+        hub: &Hub,
+        id: u64,
+        message: &Message,
+        failed: bool,
+    ) -> Result<(), String> {
         let job: Option<String> = match failed {
             true => None,
             false => {
@@ -119,7 +132,7 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn signal(&mut self, hub: &mut Hub, message: &Message) -> Result<(), String> {
+    pub(super) fn signal(&mut self, hub: &mut Hub, message: &Message) -> Result<(), Broken> {
         let header = message.header();
         let (Some(sender), Some(interface), Some(member)) =
             (header.sender(), header.interface(), header.member())
@@ -129,7 +142,7 @@ impl Session {
         if sender.as_str() == BUS {
             // The bus's own name cannot be taken by anybody.
             if interface.as_str() == BUS && member.as_str() == "NameOwnerChanged" {
-                return Err("systemd left the bus or came back to it".to_owned());
+                return self.owner_changed(message);
             }
             return Ok(());
         }
@@ -170,7 +183,22 @@ impl Session {
             }
             _ => Ok(()),
         };
-        heard.map_err(|error| unreadable(&error))
+        heard.map_err(|error| unreadable(&error).into())
+    }
+
+    fn owner_changed(&mut self, message: &Message) -> Result<(), Broken> {
+        let body = message.body();
+        let (_, _, new): (&str, &str, &str) = body.deserialize().map_err(|error| unreadable(&error))?;
+        // Before the first answer about the owner this is no news: that answer will be newer.
+        if self.owner.is_empty() && self.absent.is_none() {
+            return Ok(());
+        }
+        if !new.is_empty() {
+            return Err(Broken::Renewed);
+        }
+        self.owner.clear();
+        self.absent = Some(Instant::now() + ABSENCE);
+        Ok(())
     }
 
     fn changed(&mut self, hub: &mut Hub, path: &str, message: &Message) {
@@ -195,11 +223,22 @@ impl Session {
         }
     }
 
-    fn job_removed(&mut self, hub: &Hub, message: &Message) -> Result<(), Error> {
+    fn job_removed(&mut self, hub: &mut Hub, message: &Message) -> Result<(), Error> {
         let body = message.body();
-        let (_, job, unit, result): (u32, zbus::ObjectPath<'_>, &str, &str) = body.deserialize()?;
+        let (id, job, unit, result): (u32, zbus::ObjectPath<'_>, &str, &str) = body.deserialize()?;
         if unit == SHUTDOWN && result != "done" {
             self.send(message::system_state(), Some(Call::SystemState));
+        }
+        // The unit's own signal says so a moment later; an order's outcome is not to show a job that has ended.
+        if let Ok(unit) = unit.parse::<UnitName>() {
+            for unit in hub.table.at(&path::of(&unit)).to_vec() {
+                if let Some(raw) = hub.table.raw_mut(&unit)
+                    && raw.job == id
+                {
+                    raw.job = 0;
+                    hub.table.publish(&unit);
+                }
+            }
         }
         if !self.orders.is_empty() {
             self.each_order(hub, |order, raw| order.job_ended(job.as_str(), result, raw));

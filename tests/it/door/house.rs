@@ -98,6 +98,8 @@ pub(super) fn report(worker_name: &str, class: Class) -> WorkerReport {
         last_act_ms: None,
         held_for_ms: None,
         quarantined: false,
+        left_to_peers: false,
+        startable: true,
     }
 }
 
