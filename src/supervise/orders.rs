@@ -286,7 +286,7 @@ impl Core {
                     let (verb, deadline) = (Verb::Relaunch(order), timeout + ANSWER_SLACK);
                     let answer =
                         handle.request(Some(&worker), verb, "its watcher saw it dead", deadline).await;
-                    let verdict = answer.map_err(|error| error.to_string());
+                    let verdict = Box::new(answer.map_err(|error| error.to_string()));
                     let _ = done.send(Done::Errand { target, verdict }).await;
                 });
             }
