@@ -29,13 +29,12 @@ fn us(us: u64) -> String {
 }
 
 fn class(class: Class) -> (&'static str, Tone) {
-    match class {
-        Class::Healthy => ("healthy", Tone::Good),
-        Class::Starting => ("starting", Tone::Fair),
-        Class::Held => ("held", Tone::Fair),
-        Class::Dead => ("dead", Tone::Bad),
-        Class::Unknown => ("unknown", Tone::Bad),
-    }
+    let tone = match class {
+        Class::Healthy => Tone::Good,
+        Class::Starting | Class::Held => Tone::Fair,
+        Class::Dead | Class::Unknown => Tone::Bad,
+    };
+    (class.name(), tone)
 }
 
 fn state(state: NodeState) -> (&'static str, Tone) {
