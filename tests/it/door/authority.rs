@@ -160,7 +160,7 @@ async fn an_empty_frame_ends_the_connection() {
 #[tokio::test]
 async fn one_byte_a_second_is_cut_after_five() {
     let house = House::open().await;
-    let mut raw = Raw::open(house.address, &house.peer).await;
+    let raw = Raw::open(house.address, &house.peer).await;
     let begun = Instant::now();
     let frame = framed(request(&house, r#"{"relaunch":{}}"#).as_bytes());
     let (mut reading, mut writing) = tokio::io::split(raw.stream);
