@@ -266,7 +266,8 @@ impl Session {
             Turn::Wait(verdict) => return Ok(verdict),
             Turn::Act(verdict) => verdict,
         };
-        self.room.desk.recorder.record(self.about(request, Event::Ordered, request.because.clone()));
+        let text = format!("{}: {}", request.verb.name(), request.because);
+        self.room.desk.recorder.record(self.about(request, Event::Ordered, text));
         if let Err(refusal) = self.put(order) {
             replays.forget(&self.asker, request.req_id);
             return Err(refusal);
