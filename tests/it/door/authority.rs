@@ -90,7 +90,7 @@ async fn an_order_is_recorded_before_it_reaches_the_desk() {
     assert_eq!(ordered.len(), 1);
     assert_eq!(
         (ordered[0].by.as_str(), ordered[0].verb, ordered[0].subject.as_str(), ordered[0].text.as_str()),
-        ("ai-core", Some("relaunch"), "mars/write", "it is deaf")
+        ("ai-core", Some("relaunch"), "mars/write", "relaunch: it is deaf")
     );
 }
 
