@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::core::{Core, Done, publishers};
 use super::inherit;
-use super::notify::Notifier;
+use crate::notify::Notifier;
 use super::worker::Worker;
 use super::{Setup, SuperviseError};
 use crate::fleet::Fleet;
