@@ -5,6 +5,7 @@
 //! `supervise`, which uses `judge` (pure decisions) and the edges `systemd`, `peer`, `store`, `journal`, `queue`.
 
 pub mod cli;
+pub mod config;
 pub mod fleet;
 pub mod journal;
 pub mod judge;
