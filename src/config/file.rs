@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use nix::unistd::Uid;
+use nix::unistd::{Uid, geteuid};
 
 use super::problem::{Problem, Problems, deceives};
 use super::report::{At, Report};
@@ -19,14 +19,25 @@ pub(crate) struct Opened {
     pub bytes: Vec<u8>,
     /// Whether everybody on the host may read it.
     pub public: bool,
-    /// Why it should not be obeyed: who else could have written it.
+    /// Who else could have written it.
     pub doubts: Problems,
 }
 
-/// Reads a file of bounded size that only root and `me` should be able to write.
-pub(crate) fn open(path: &Path, me: Uid) -> Result<Opened, Problems> {
+/// Reads a file that is to be obeyed as root's word, whoever reads it: only root may have written it.
+pub(crate) fn of_root(path: &Path) -> Result<Opened, Problems> {
+    let opened = open(path, Uid::from_raw(0))?;
+    if opened.doubts.is_empty() { Ok(opened) } else { Err(opened.doubts) }
+}
+
+/// Reads a file of ours. What root obeys must come from root; anybody else may look at a file of their own, and is told.
+pub(crate) fn of_ours(path: &Path) -> Result<Opened, Problems> {
+    let opened = open(path, geteuid())?;
+    if geteuid().is_root() && !opened.doubts.is_empty() { Err(opened.doubts) } else { Ok(opened) }
+}
+
+fn open(path: &Path, owner: Uid) -> Result<Opened, Problems> {
     let name: Arc<str> = path.to_string_lossy().as_ref().into();
-    let read = trust::read(path, MAX_FILE, me)
+    let read = trust::read(path, MAX_FILE, owner)
         .map_err(|refused| Problems::of_file(&name, refused.message, refused.help))?;
     let mut doubts = Problems::default();
     for doubt in read.doubts {
@@ -59,7 +70,7 @@ pub(crate) fn read<'b>(
 }
 
 /// UTF-8 without characters that a person could not see or that would change how the rest looks.
-fn text<'b>(file: &Arc<str>, bytes: &'b [u8]) -> Result<&'b str, Problems> {
+pub(crate) fn text<'b>(file: &Arc<str>, bytes: &'b [u8]) -> Result<&'b str, Problems> {
     let source = match std::str::from_utf8(bytes) {
         Ok(source) => source,
         Err(error) => {
