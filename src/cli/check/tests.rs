@@ -25,7 +25,13 @@ fn check_text(text: &str, me: Result<NodeName, WhoamiError>, flags: &[&str]) -> 
     let dir = tempfile::tempdir().unwrap();
     let fleet = dir.path().join("fleet.yaml");
     std::fs::write(&fleet, text).unwrap();
-    let args = CheckArgs { fleet, node: None, json: flags.contains(&"--json"), quiet: flags.contains(&"-q") };
+    let args = CheckArgs {
+        fleet,
+        catalogs: None,
+        node: None,
+        json: flags.contains(&"--json"),
+        quiet: flags.contains(&"-q"),
+    };
     check_args(&args, me, dir.path())
 }
 
@@ -96,8 +102,13 @@ fn a_node_that_is_not_in_the_file_is_a_problem() {
 #[test]
 fn a_wrong_name_on_the_command_line_is_wrong_usage_and_elsewhere_a_problem() {
     let bad = || fleet::whoami(Some("a:b"));
-    let args =
-        CheckArgs { fleet: "/nonexistent".into(), node: Some("a:b".into()), json: false, quiet: false };
+    let args = CheckArgs {
+        fleet: "/nonexistent".into(),
+        catalogs: None,
+        node: Some("a:b".into()),
+        json: false,
+        quiet: false,
+    };
     let (code, out, err) = check_args(&args, bad(), Path::new("/"));
     assert_eq!((code, out.as_str()), (USAGE, ""));
     assert!(
@@ -111,7 +122,13 @@ fn a_wrong_name_on_the_command_line_is_wrong_usage_and_elsewhere_a_problem() {
 
 #[test]
 fn a_missing_file_is_a_problem_with_a_way_out() {
-    let args = CheckArgs { fleet: "/nonexistent/fleet.yaml".into(), node: None, json: false, quiet: true };
+    let args = CheckArgs {
+        fleet: "/nonexistent/fleet.yaml".into(),
+        catalogs: None,
+        node: None,
+        json: false,
+        quiet: true,
+    };
     let (code, _, err) = check_args(&args, unsaid(), Path::new("/nonexistent"));
     assert_eq!(code, BAD);
     assert_eq!(
