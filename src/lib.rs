@@ -10,6 +10,8 @@ pub mod config;
 pub mod fleet;
 pub mod journal;
 pub mod judge;
+pub mod lane;
+mod notify;
 pub mod peer;
 pub mod queue;
 pub mod store;

@@ -13,6 +13,7 @@ pub mod doctor;
 pub mod explain;
 pub mod hold;
 pub mod key;
+pub mod lane;
 pub mod man;
 pub mod relaunch;
 pub mod release;
@@ -57,6 +58,7 @@ pub enum Command {
     #[command(about = "Make, show, probe and rotate this node's key")]
     Key(key::KeyArgs),
     Supervise(supervise::SuperviseArgs),
+    Lane(lane::LaneArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
 }
@@ -78,6 +80,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Catalog(args) => catalog::run(args),
         Command::Key(args) => key::run(args),
         Command::Supervise(args) => supervise::run(args),
+        Command::Lane(args) => lane::run(args),
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => man::run(args),
     }

@@ -81,7 +81,7 @@ pub enum LedgerError {
 
 /// What the ledger knows of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Known {
+pub(super) enum Known {
     /// Nothing: it was never begun here.
     Never,
     /// It was begun and never finished.
@@ -97,22 +97,22 @@ pub enum Known {
 
 /// A task at the moment it is begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Begun {
+pub(super) struct Begun {
     /// Its id.
-    pub id: String,
+    pub(super) id: String,
     /// Its action.
-    pub action: String,
+    pub(super) action: String,
     /// When it was issued, ms since 1970.
-    pub issued_ms: i64,
+    pub(super) issued_ms: i64,
     /// Whether it may be run again after a lane died in it.
-    pub again: bool,
+    pub(super) again: bool,
     /// How often it was begun, this time included.
-    pub attempts: u32,
+    pub(super) attempts: u32,
 }
 
 /// The open ledger.
 #[derive(Debug)]
-pub struct Ledger {
+pub(super) struct Ledger {
     conn: Connection,
     path: PathBuf,
     id: String,
@@ -126,7 +126,7 @@ impl Ledger {
     ///
     /// # Errors
     /// [`LedgerError`]. A damaged file is not replaced: it would forget what must not run twice.
-    pub fn open(dir: &Path) -> Result<Self, LedgerError> {
+    pub(super) fn open(dir: &Path) -> Result<Self, LedgerError> {
         let path = dir.join("ledger.db");
         let file = |source| LedgerError::File { path: path.clone(), source };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(file)?;
@@ -167,7 +167,7 @@ impl Ledger {
     }
 
     /// A random name that this ledger was given once.
-    pub fn id(&self) -> &str {
+    pub(super) fn id(&self) -> &str {
         &self.id
     }
 
@@ -190,7 +190,7 @@ impl Ledger {
     ///
     /// # Errors
     /// As all here: [`LedgerError::Sqlite`].
-    pub fn known(&self, hash: &str) -> Result<Known, LedgerError> {
+    pub(super) fn known(&self, hash: &str) -> Result<Known, LedgerError> {
         let look = || {
             self.conn
                 .prepare_cached(
@@ -219,7 +219,7 @@ impl Ledger {
     ///
     /// # Errors
     /// As [`known`](Self::known).
-    pub fn used_by_another(&self, id: &str, hash: &str) -> Result<bool, LedgerError> {
+    pub(super) fn used_by_another(&self, id: &str, hash: &str) -> Result<bool, LedgerError> {
         self.conn
             .prepare_cached("SELECT EXISTS (SELECT 1 FROM task WHERE id = ?1 AND hash <> ?2)")
             .and_then(|mut query| query.query_row([id, hash], |row| row.get(0)))
@@ -231,7 +231,7 @@ impl Ledger {
     ///
     /// # Errors
     /// As [`known`](Self::known).
-    pub fn begun_since(&self, action: &str, hash: &str, since_ms: i64) -> Result<u32, LedgerError> {
+    pub(super) fn begun_since(&self, action: &str, hash: &str, since_ms: i64) -> Result<u32, LedgerError> {
         self.conn
             .prepare_cached("SELECT count(*) FROM task WHERE action = ?1 AND begun_ms > ?2 AND hash <> ?3")
             .and_then(|mut query| query.query_row(params![action, since_ms, hash], |row| row.get(0)))
@@ -242,7 +242,7 @@ impl Ledger {
     ///
     /// # Errors
     /// As [`known`](Self::known).
-    pub fn forgotten_ms(&self) -> Result<i64, LedgerError> {
+    pub(super) fn forgotten_ms(&self) -> Result<i64, LedgerError> {
         self.conn
             .query_row("SELECT forgotten_ms FROM lane", [], |row| row.get(0))
             .map_err(|error| self.wrong(error))
@@ -252,7 +252,7 @@ impl Ledger {
     ///
     /// # Errors
     /// As [`known`](Self::known): then it must not be run.
-    pub fn begin(&self, hash: &str, task: &Begun, now_ms: i64) -> Result<(), LedgerError> {
+    pub(super) fn begin(&self, hash: &str, task: &Begun, now_ms: i64) -> Result<(), LedgerError> {
         let write = || {
             self.durable(!task.again)?;
             self.conn
@@ -278,7 +278,7 @@ impl Ledger {
     ///
     /// # Errors
     /// As [`known`](Self::known); then the task counts as begun.
-    pub fn not_begun(&self, hash: &str) -> Result<(), LedgerError> {
+    pub(super) fn not_begun(&self, hash: &str) -> Result<(), LedgerError> {
         self.conn
             .execute("DELETE FROM task WHERE hash = ?1 AND result IS NULL AND NOT published", [hash])
             .map(drop)
@@ -289,7 +289,7 @@ impl Ledger {
     ///
     /// # Errors
     /// As [`known`](Self::known).
-    pub fn finish(&self, hash: &str, task: &Begun, result: &str) -> Result<(), LedgerError> {
+    pub(super) fn finish(&self, hash: &str, task: &Begun, result: &str) -> Result<(), LedgerError> {
         let write = || {
             self.durable(!task.again)?;
             self.conn
@@ -315,7 +315,7 @@ impl Ledger {
     ///
     /// # Errors
     /// As [`known`](Self::known); then it is published again some time, which is harmless.
-    pub fn published(&self, hash: &str) -> Result<(), LedgerError> {
+    pub(super) fn published(&self, hash: &str) -> Result<(), LedgerError> {
         let write = || {
             self.durable(false)?;
             self.conn.prepare_cached("UPDATE task SET published = 1 WHERE hash = ?1")?.execute([hash])?;
@@ -333,14 +333,14 @@ impl Ledger {
     ///
     /// # Errors
     /// As [`known`](Self::known).
-    pub fn unpublished(&self) -> Result<Vec<(String, String, String)>, LedgerError> {
+    pub(super) fn unpublished(&self) -> Result<Vec<(String, String, String)>, LedgerError> {
         let look = || {
             self.conn
                 .prepare_cached(
                     "SELECT hash, id, result FROM task WHERE NOT published AND result IS NOT NULL ORDER BY seq LIMIT 100",
                 )?
                 .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
-                .collect()
+                .collect::<rusqlite::Result<Vec<_>>>()
         };
         look().map_err(|error| self.wrong(error))
     }

@@ -1,0 +1,1 @@
+//! What becomes of tasks, good and bad.
