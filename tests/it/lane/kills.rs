@@ -53,6 +53,7 @@ fn whenever_the_lane_is_killed_every_task_has_one_result_and_nothing_runs_twice(
         lane.die();
     }
     let lane = rig.lane("write", &redis);
+    lane.wait_for("serving");
     until("every task has a result", || {
         (client.results().len() >= actions.len()
             && client.length(&client.keys.queue.clone()) == 0
