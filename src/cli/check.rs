@@ -245,6 +245,7 @@ fn rights(rights: &BTreeSet<Right>) -> String {
         Right::Status => "status",
         Right::Relaunch => "relaunch",
         Right::Hold => "hold",
+        Right::Prove => "prove",
     }))
 }
 

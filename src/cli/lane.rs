@@ -9,9 +9,9 @@ use clap::ValueEnum;
 
 use crate::catalog::{Catalog, Mode};
 use crate::fleet;
-use crate::lane::{Rules, Setup, TaskKey, TaskKeys, work};
+use crate::lane::{Rules, Setup, TaskKeys, work};
 use crate::queue::{How, QueueName};
-use crate::vocabulary::NodeName;
+use crate::vocabulary::{IdError, NodeName, TaskKey};
 
 /// Another queue than the node's own, as it always was.
 const QUEUE_VARIABLE: &str = "MAINT_QUEUE";
@@ -45,10 +45,11 @@ pub struct LaneArgs {
     /// How tasks are taken; brpop is as lanes did before and loses what is taken when the lane dies at that moment
     #[arg(long, value_enum, default_value_t = ClaimArg::Blmove)]
     pub claim: ClaimArg,
-    /// A key that may sign tasks; can be given several times
+    /// A key that may sign tasks, besides those of the fleet file; can be given several times
     #[arg(long = "signer", value_name = "NAME=ed25519:HEX", value_parser = signer)]
     pub signers: Vec<(String, TaskKey)>,
-    /// Let the write lane take tasks that nobody has signed: whoever reaches Redis may then order what is in the catalog
+    /// As insecure_unsigned_write in the fleet file: take tasks that nobody has signed, so that whoever reaches Redis may
+    /// order what is in the catalog
     #[arg(long)]
     pub insecure_unsigned_write: bool,
 }
@@ -73,7 +74,7 @@ pub enum ClaimArg {
 
 fn signer(text: &str) -> Result<(String, TaskKey), String> {
     let (name, key) = text.split_once('=').ok_or("expected NAME=ed25519:HEX")?;
-    Ok((name.to_owned(), key.parse().map_err(|error: crate::lane::TaskKeyError| error.to_string())?))
+    Ok((name.to_owned(), key.parse().map_err(|error: IdError| error.to_string())?))
 }
 
 /// Runs until SIGTERM or SIGINT, and then until the running tasks are finished.
@@ -87,10 +88,14 @@ pub fn run(args: LaneArgs) -> anyhow::Result<ExitCode> {
         Some(name) => name.parse()?,
         None => default_queue(lane, &node),
     };
-    let redis = match variable(REDIS_VARIABLE)? {
-        Some(url) => url,
-        None => redis_of(&args.fleet)?,
-    };
+    let redis = variable(REDIS_VARIABLE)?;
+    let fleet = fleet_at(&args.fleet, redis.is_none())?;
+    let redis = redis.or_else(|| fleet.as_ref()?.redis.clone()).with_context(|| {
+        format!(
+            "{} names no redis, and without it there is no queue; add it, or set {REDIS_VARIABLE}",
+            args.fleet.display()
+        )
+    })?;
     let path = args.catalog.unwrap_or_else(|| format!("/etc/keyholder/catalog_{node}.yaml").into());
     let catalog = Catalog::load(&path).context("the catalog is not valid")?.catalog;
     if catalog.node != node {
@@ -99,12 +104,16 @@ pub fn run(args: LaneArgs) -> anyhow::Result<ExitCode> {
     let Some(state_dir) = args.state_dir.or(variable("STATE_DIRECTORY")?.map(PathBuf::from)) else {
         bail!("nobody says where the ledger is kept: give --state-dir, or set StateDirectory= in the unit");
     };
-    let keys: TaskKeys = args.signers.into_iter().collect();
-    let signed_only = lane == Mode::Write && !args.insecure_unsigned_write;
+    let fleet_keys = fleet.iter().flat_map(|fleet| fleet.task_keys.clone());
+    let keys: TaskKeys = fleet_keys.chain(args.signers).collect();
+    let here = fleet.as_ref().and_then(|fleet| fleet.nodes.get(&node));
+    let unsigned = args.insecure_unsigned_write || here.is_some_and(|node| node.insecure_unsigned_write);
+    let signed_only = lane == Mode::Write && !unsigned;
     if signed_only && keys.is_empty() {
         bail!(
-            "the write lane takes only signed tasks and knows no key: give --signer, or --insecure-unsigned-write if \
-             everybody who reaches Redis may give orders"
+            "the write lane takes only signed tasks and knows no key: add the keys to `task_keys` in {}, or \
+             `insecure_unsigned_write: true` to node {node} if everybody who reaches Redis may give it orders",
+            args.fleet.display()
         );
     }
     let how = match args.claim {
@@ -143,11 +152,12 @@ fn default_queue(lane: Mode, node: &NodeName) -> QueueName {
     }
 }
 
-fn redis_of(path: &Path) -> anyhow::Result<String> {
-    let loaded = fleet::Fleet::load(path).context("the fleet file is not valid")?;
-    loaded.fleet.redis.with_context(|| {
-        format!("{} names no redis, and without it there is no queue; add it, or set {REDIS_VARIABLE}", path.display())
-    })
+/// The fleet. A lane that is told everything else may do without the file, but not with one that is wrong.
+fn fleet_at(path: &Path, needed: bool) -> anyhow::Result<Option<fleet::Fleet>> {
+    if !needed && !path.exists() {
+        return Ok(None);
+    }
+    Ok(Some(fleet::Fleet::load(path).context("the fleet file is not valid")?.fleet))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::config::{file, trust};
 use crate::vocabulary::FleetHash;
 
 /// Settings and verbs of the design that come with later versions.
-const LATER: [&str; 8] = ["stuck", "delivery_gap", "power", "sentinel", "nudge", "repipe", "drill", "prove"];
+const LATER: [&str; 7] = ["stuck", "delivery_gap", "power", "sentinel", "nudge", "repipe", "drill"];
 
 /// A good fleet file.
 #[derive(Debug, Clone, PartialEq, Eq)]

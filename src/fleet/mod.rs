@@ -18,5 +18,5 @@ mod tests;
 pub use crate::config::{MAX_FILE, Problem, Problems, Severity, did_you_mean, escape};
 pub use crate::vocabulary::{BlastRadius, Policy, RepairBy};
 pub use load::{Loaded, parse};
-pub use model::{Fleet, Grant, Node, Right, Scope, Worker};
+pub use model::{Fleet, Grant, Lanes, Node, Right, Scope, Worker};
 pub use whoami::{NODE_FILE, NODE_VARIABLE, WhoamiError, whoami};

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::vocabulary::{BlastRadius, FleetHash, NodeName, Pin, Policy, UnitName, WorkerName};
+use crate::vocabulary::{BlastRadius, FleetHash, NodeName, Pin, Policy, TaskKey, UnitName, WorkerName};
 
 /// The whole fleet, as one `fleet.yaml` describes it; the same file lies on every node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,10 +14,22 @@ pub struct Fleet {
     pub hash: FleetHash,
     /// Where the lanes' Redis is (`redis://` or `rediss://`), if the fleet has one. Relaunching never needs it.
     pub redis: Option<String>,
+    /// Who may sign tasks, by the name that a task gives for its key.
+    pub task_keys: BTreeMap<String, TaskKey>,
+    /// How tasks get to the lanes.
+    pub lanes: Lanes,
     /// Every node by its name, the disabled ones included.
     pub nodes: BTreeMap<NodeName, Node>,
     /// Who may do what where. What is not granted is refused.
     pub grants: Vec<Grant>,
+}
+
+/// How tasks get to the lanes, on all nodes alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Lanes {
+    /// Whether what only reads is pushed to the read lane. While it is false everything goes to the write lane, as it
+    /// always did, and nothing waits for a read lane that is not up yet.
+    pub read_routing: bool,
 }
 
 /// One host of the fleet.
@@ -31,6 +43,8 @@ pub struct Node {
     pub watched_by: BTreeSet<NodeName>,
     /// A disabled node's keys are accepted nowhere and its connections are cut.
     pub disabled: bool,
+    /// Whether its write lane takes tasks that nobody has signed: whoever reaches Redis may then give it orders.
+    pub insecure_unsigned_write: bool,
     /// What is to be kept alive on it.
     pub workers: BTreeMap<WorkerName, Worker>,
 }
@@ -78,6 +92,8 @@ pub enum Right {
     Relaunch,
     /// Hold a worker, or end a hold or quarantine.
     Hold,
+    /// Have the node's journal searched for who ran a task.
+    Prove,
 }
 
 impl Fleet {

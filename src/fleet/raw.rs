@@ -1,6 +1,7 @@
 //! The file as it was written: each value checked for itself and still knowing where it stands. What was wrong has been
 //! reported and is missing here. How the values fit together is for `validate.rs`.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use crate::config::report::{At, Located, Report};
 use crate::config::walk::{Fields, distinct, entries, items, word};
 use crate::config::yaml::{Kind, Value};
 use crate::vocabulary::{BlastRadius, Policy, RepairBy};
-use crate::vocabulary::{NodeName, Pin, UnitName, WorkerName};
+use crate::vocabulary::{NodeName, Pin, TaskKey, UnitName, WorkerName};
 
 /// Bounds that keep a small fleet's file from becoming a large fleet's load: a supervisor's memory and the checks
 /// below grow with them.
@@ -22,6 +23,12 @@ pub(super) const MAX_WORKERS: usize = 1_000;
 /// A grant for each verb between each two of 25 nodes.
 pub(super) const MAX_GRANTS: usize = 2_000;
 
+/// One for each person and program that gives tasks; more would be a list of people, which belongs elsewhere.
+pub(super) const MAX_TASK_KEYS: usize = 64;
+
+/// What the file as a whole may say.
+const FILE: [&str; 6] = ["version", "redis", "task_keys", "lanes", "nodes", "grants"];
+
 const MS: fn(u64) -> Duration = Duration::from_millis;
 const HOUR: u64 = 3_600_000;
 const DAY: u64 = 24 * HOUR;
@@ -30,6 +37,8 @@ const DAY: u64 = 24 * HOUR;
 #[derive(Debug, Default)]
 pub(super) struct RawFleet {
     pub redis: Option<String>,
+    pub task_keys: Vec<(String, TaskKey)>,
+    pub read_routing: bool,
     pub nodes: Vec<RawNode>,
     pub grants: Vec<RawGrant>,
     /// Whether everything was readable that says who watches and who may do what.
@@ -48,6 +57,7 @@ pub(super) struct RawNode {
     pub watched_by: Vec<Located<String>>,
     pub watchers_readable: bool,
     pub disabled: bool,
+    pub insecure_unsigned_write: bool,
     pub workers: Vec<RawWorker>,
 }
 
@@ -87,10 +97,14 @@ pub(super) fn read(report: &mut Report<'_>, tree: &Value) -> Option<RawFleet> {
         report.error(At::default(), "the file is empty", "expected `version: 1`, `nodes:` and `grants:`");
         return None;
     }
-    let fields = Fields::of(report, start, "the file", tree, &["version", "redis", "nodes", "grants"])?;
+    let fields = Fields::of(report, start, "the file", tree, &FILE)?;
     fields.version(report);
     let redis =
         fields.get("redis").zip(fields.key("redis")).and_then(|(value, key)| redis(report, key, value));
+    let task_keys =
+        fields.get("task_keys").zip(fields.key("task_keys")).map(|(value, key)| task_keys(report, key, value));
+    let read_routing =
+        fields.get("lanes").zip(fields.key("lanes")).and_then(|(value, key)| read_routing(report, key, value));
     let nodes = fields.need(report, "nodes", "expected `nodes:` with at least one node below it");
     let nodes = nodes.zip(fields.key("nodes")).map(|(value, key)| read_nodes(report, key, value));
     let before = report.errors();
@@ -99,7 +113,51 @@ pub(super) fn read(report: &mut Report<'_>, tree: &Value) -> Option<RawFleet> {
     let nodes = nodes?;
     let watchers_readable = nodes.iter().all(|node| node.watchers_readable);
     let promises_readable = watchers_readable && report.errors() == before;
-    Some(RawFleet { redis, nodes, grants: grants.unwrap_or_default(), promises_readable })
+    Some(RawFleet {
+        redis,
+        task_keys: task_keys.unwrap_or_default(),
+        read_routing: read_routing.unwrap_or_default(),
+        nodes,
+        grants: grants.unwrap_or_default(),
+        promises_readable,
+    })
+}
+
+fn task_keys(report: &mut Report<'_>, key: At, value: &Value) -> Vec<(String, TaskKey)> {
+    let Some(all) = entries(report, key, "`task_keys`", value) else { return Vec::new() };
+    if all.is_empty() {
+        report.error(key, "there is no key here", "expected at least one, or no `task_keys`");
+    }
+    if all.len() > MAX_TASK_KEYS {
+        let help = format!("expected at most {MAX_TASK_KEYS}");
+        report.error(key, format!("there are {} keys", all.len()), help);
+    }
+    let mut seen: BTreeMap<TaskKey, String> = BTreeMap::new();
+    let mut keys = Vec::new();
+    for (name, value) in all.into_iter().take(MAX_TASK_KEYS) {
+        // The same names as everything else has: a task names its key, and its text ends up in logs.
+        if leaf::name::<WorkerName>(report, name).is_none() {
+            continue;
+        }
+        let Some(given) = word(report, value, "ed25519:…, from `keyholder key show --task`") else { continue };
+        let Ok(task_key) = given.value.parse::<TaskKey>() else {
+            let help =
+                "expected ed25519: and 64 lower-case hexadecimal digits, as `keyholder key show --task` prints it";
+            report.error(given.at, "this is not a key for tasks", help);
+            continue;
+        };
+        if let Some(other) = seen.insert(task_key, name.value.clone()) {
+            let help = "expected a key of its own for each name: it says who has signed";
+            report.error(given.at, format!("`{other}` has the same key"), help);
+        }
+        keys.push((name.value.clone(), task_key));
+    }
+    keys
+}
+
+fn read_routing(report: &mut Report<'_>, key: At, value: &Value) -> Option<bool> {
+    let fields = Fields::of(report, key, "`lanes`", value, &["read_routing"])?;
+    fields.get("read_routing").and_then(|value| leaf::boolean(report, value))
 }
 
 fn redis(report: &mut Report<'_>, key: At, value: &Value) -> Option<String> {
@@ -129,10 +187,11 @@ fn node(report: &mut Report<'_>, name: &Located<String>, value: &Value) -> RawNo
         watched_by: Vec::new(),
         watchers_readable: true,
         disabled: false,
+        insecure_unsigned_write: false,
         workers: Vec::new(),
     };
     let what = format!("node `{}`", name.value);
-    let known = ["address", "pins", "watched_by", "disabled", "workers"];
+    let known = ["address", "pins", "watched_by", "disabled", "insecure_unsigned_write", "workers"];
     let Some(fields) = Fields::of(report, name.at, what, value, &known) else {
         // Do not complain about what cannot be seen.
         node.has_pins = true;
@@ -158,6 +217,16 @@ fn node(report: &mut Report<'_>, name: &Located<String>, value: &Value) -> RawNo
         node.watchers_readable = report.errors() == before;
     }
     node.disabled = fields.get("disabled").and_then(|value| leaf::boolean(report, value)).unwrap_or_default();
+    if let Some(value) = fields.get("insecure_unsigned_write")
+        && leaf::boolean(report, value) == Some(true)
+    {
+        node.insecure_unsigned_write = true;
+        report.warn(
+            value.at,
+            format!("whoever reaches Redis may order what the catalog of node `{}` allows", node.name.value),
+            "take it out once every producer signs its tasks (`keyholder run` does)",
+        );
+    }
     if let Some((value, key)) = fields.get("workers").zip(fields.key("workers")) {
         node.workers = workers(report, key, value);
     }
@@ -284,7 +353,7 @@ fn grant(report: &mut Report<'_>, value: &Value) -> Option<RawGrant> {
     let on = on.and_then(|value| word(report, value, "a node's name"));
     let workers = fields.need(report, "workers", "expected [\"*\"] or a list of that node's workers");
     let workers = workers.zip(fields.key("workers")).and_then(|(value, key)| scope(report, key, value));
-    let verbs = fields.need(report, "verbs", "expected a list of status, relaunch and hold");
+    let verbs = fields.need(report, "verbs", "expected a list of status, relaunch, hold and prove");
     let verbs = verbs.zip(fields.key("verbs")).map(|(value, key)| verbs_of(report, key, value));
     Some(RawGrant { at: value.at, from, on, workers, verbs: verbs.unwrap_or_default() })
 }
@@ -300,8 +369,13 @@ fn scope(report: &mut Report<'_>, key: At, value: &Value) -> Option<RawScope> {
 }
 
 fn verbs_of(report: &mut Report<'_>, key: At, value: &Value) -> Vec<Located<Right>> {
-    let words = [("status", Right::Status), ("relaunch", Right::Relaunch), ("hold", Right::Hold)];
-    let Some(list) = items(report, key, value, "a list of status, relaunch and hold") else {
+    let words = [
+        ("status", Right::Status),
+        ("relaunch", Right::Relaunch),
+        ("hold", Right::Hold),
+        ("prove", Right::Prove),
+    ];
+    let Some(list) = items(report, key, value, "a list of status, relaunch, hold and prove") else {
         return Vec::new();
     };
     distinct(report, list, "a verb", |report, word| {

@@ -1,6 +1,7 @@
 //! The reading of whole files: what is found, where, and that nothing is found twice.
 
 mod hostile;
+mod lanes;
 mod semantics;
 mod single;
 
@@ -85,7 +86,9 @@ fn the_example_is_good_and_means_what_it_says() {
     assert_eq!(agent.policy, write.policy);
     assert_eq!(agent.policy.undeclared_stop, Duration::from_secs(120));
     assert_eq!(fleet.grants[0].workers, Scope::All);
-    assert_eq!(fleet.grants[0].rights, [Right::Status, Right::Relaunch, Right::Hold].into());
+    assert_eq!(fleet.grants[0].rights, [Right::Status, Right::Relaunch, Right::Hold, Right::Prove].into());
+    assert_eq!(fleet.task_keys.keys().collect::<Vec<_>>(), ["ai-core"]);
+    assert!(!fleet.lanes.read_routing && !mars.insecure_unsigned_write);
     assert_eq!(fleet.hash, crate::vocabulary::FleetHash::of(EXAMPLE.as_bytes()));
 }
 

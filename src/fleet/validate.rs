@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::model::{Fleet, Grant, Node, Scope, Worker};
+use super::model::{Fleet, Grant, Lanes, Node, Scope, Worker};
 use super::raw::{RawFleet, RawGrant, RawNode, RawScope, RawWorker};
 use super::watch;
 use crate::config::report::{At, Located, Report};
@@ -124,6 +124,8 @@ fn build(raw: &RawFleet, hash: FleetHash) -> Option<Fleet> {
     Some(Fleet {
         hash,
         redis: raw.redis.clone(),
+        task_keys: raw.task_keys.iter().cloned().collect(),
+        lanes: Lanes { read_routing: raw.read_routing },
         nodes: nodes.collect::<Option<_>>()?,
         grants: grants.collect::<Option<_>>()?,
     })
@@ -135,6 +137,7 @@ fn build_node(node: &RawNode) -> Option<Node> {
         pins: node.pins.iter().map(|pin| pin.value).collect(),
         watched_by: node.watched_by.iter().map(|name| name.value.parse().ok()).collect::<Option<_>>()?,
         disabled: node.disabled,
+        insecure_unsigned_write: node.insecure_unsigned_write,
         workers: node.workers.iter().map(build_worker).collect::<Option<_>>()?,
     })
 }

@@ -26,6 +26,6 @@ pub use recover::Mark;
 pub use refusal::{Refusal, RefusalCode};
 pub use result::{Output, Ran, Status, TaskResult, Text};
 pub use says::{EXECUTED, TRANSITION};
-pub use sign::{Context, TaskKey, TaskKeyError, TaskKeys, seal};
+pub use sign::{Context, TaskKeys, seal};
 pub use task::{Envelope, MAX_TASK, Task};
 pub use worker::{LaneError, Setup, work};

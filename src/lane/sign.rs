@@ -1,14 +1,12 @@
 //! Signed tasks: Ed25519 over the task's bytes, bound to one lane of one node.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 
 use ring::signature::{ED25519, Ed25519KeyPair, UnparsedPublicKey};
 
 use super::task::Envelope;
 use crate::catalog::Mode;
-use crate::vocabulary::{NodeName, clipped, printable};
+use crate::vocabulary::{NodeName, TaskKey, clipped, printable};
 
 /// What a signature is for. A task signed for one lane is worth nothing in another.
 #[derive(Debug, Clone, Copy)]
@@ -27,34 +25,11 @@ impl Context<'_> {
     }
 }
 
-/// A public key that may sign tasks, written `ed25519:` and 64 lower-case hexadecimal digits.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TaskKey([u8; 32]);
-
-/// The text is no such key.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not a key for tasks: expected ed25519: and 64 lower-case hexadecimal digits")]
-pub struct TaskKeyError;
-
-impl FromStr for TaskKey {
-    type Err = TaskKeyError;
-
-    fn from_str(text: &str) -> Result<Self, TaskKeyError> {
-        text.strip_prefix("ed25519:").and_then(bytes).map(Self).ok_or(TaskKeyError)
-    }
-}
-
-impl fmt::Display for TaskKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ed25519:{}", hex(&self.0))
-    }
-}
-
 /// Lower-case hexadecimal digits.
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
         // Writing to a String cannot fail.
-        let _ = fmt::Write::write_fmt(&mut text, format_args!("{byte:02x}"));
+        let _ = std::fmt::Write::write_fmt(&mut text, format_args!("{byte:02x}"));
         text
     })
 }
@@ -91,7 +66,7 @@ impl TaskKeys {
         };
         let verified = bytes::<64>(&envelope.sig).is_some_and(|sig| {
             let message = context.message(envelope.task.as_bytes());
-            UnparsedPublicKey::new(&ED25519, key.0).verify(&message, &sig).is_ok()
+            UnparsedPublicKey::new(&ED25519, key.as_bytes()).verify(&message, &sig).is_ok()
         });
         if verified {
             return Ok(());

@@ -154,6 +154,7 @@ fn right_name(right: Right) -> &'static str {
         Right::Status => "status",
         Right::Relaunch => "relaunch",
         Right::Hold => "hold",
+        Right::Prove => "prove",
     }
 }
 

@@ -33,6 +33,11 @@ macro_rules! id {
         pub struct $type([u8; $len]);
 
         impl $type {
+            /// The raw bytes.
+            pub fn as_bytes(&self) -> &[u8; $len] {
+                &self.0
+            }
+
             /// Wraps the raw bytes.
             pub fn from_bytes(bytes: [u8; $len]) -> Self {
                 Self(bytes)
@@ -101,6 +106,11 @@ id!(
 id!(
     /// SHA-256 of a catalog's bytes: says which catalog a lane serves and which one sudoers lines were made from.
     CatalogHash, 32, "sha256:", "a catalog hash", "sha256: and 64 lower-case hexadecimal digits"
+);
+id!(
+    /// A public key (Ed25519) that may sign tasks.
+    TaskKey, 32, "ed25519:", "a key for tasks",
+    "ed25519: and 64 lower-case hexadecimal digits, as `keyholder key show --task` prints it"
 );
 
 impl InvocationId {

@@ -6,7 +6,7 @@ mod policy;
 mod text;
 mod time;
 
-pub use ids::{BootNonce, CatalogHash, FleetHash, IdError, InvocationId, Pin, ReqId};
+pub use ids::{BootNonce, CatalogHash, FleetHash, IdError, InvocationId, Pin, ReqId, TaskKey};
 pub use names::{ActionName, NameError, NodeName, ParamName, Target, UnitName, WorkerName};
 pub use policy::{BlastRadius, Policy, RepairBy};
 pub use text::{clipped, printable, printable_bytes};

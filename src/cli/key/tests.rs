@@ -10,11 +10,14 @@ fn fleet(nodes: &[(&str, &[&str], bool)]) -> Fleet {
         pins: std::collections::BTreeSet::new(),
         watched_by: watched_by.iter().map(|n| n.parse().unwrap()).collect(),
         disabled,
+        insecure_unsigned_write: false,
         workers: BTreeMap::new(),
     };
     Fleet {
         hash: FleetHash::of(b""),
         redis: None,
+        task_keys: Default::default(),
+        lanes: Default::default(),
         nodes: nodes.iter().map(|(name, by, off)| (name.parse().unwrap(), node(by, *off))).collect(),
         grants: Vec::new(),
     }

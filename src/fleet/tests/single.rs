@@ -58,7 +58,7 @@ fn unknown_and_later_settings() {
             ),
         );
     }
-    for later in ["nudge", "repipe", "drill", "prove"] {
+    for later in ["nudge", "repipe", "drill"] {
         refused(
             &with(
                 "workers: [write], verbs: [status, relaunch]",
@@ -316,11 +316,11 @@ fn lists() {
     let verbs = "workers: [write], verbs: [status, relaunch]";
     refused(
         &with(verbs, "workers: [write], verbs: []"),
-        "fleet.yaml:21:57: this list is empty (found `[]`; expected a list of status, relaunch and hold)",
+        "fleet.yaml:21:57: this list is empty (found `[]`; expected a list of status, relaunch, hold and prove)",
     );
     refused(
         &with(verbs, "workers: [write], verbs: status"),
-        "fleet.yaml:21:57: this is not a list (found `status`; expected a list of status, relaunch and hold)",
+        "fleet.yaml:21:57: this is not a list (found `status`; expected a list of status, relaunch, hold and prove)",
     );
     refused(
         &with(verbs, "workers: [write], verbs: [status, status]"),
@@ -333,7 +333,7 @@ fn lists() {
     refused(
         &with(verbs, "workers: [write]"),
         "fleet.yaml:21:5: this grant has no `verbs` (found `{ from: mars, on: ai-core, workers: [write] }`; expected a \
-         list of status, relaunch and hold)",
+         list of status, relaunch, hold and prove)",
     );
     refused(
         &with("    watched_by: [mars]", "    watched_by:"),

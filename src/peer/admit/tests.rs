@@ -18,6 +18,7 @@ fn node(watched_by: &[&str]) -> Node {
         pins: BTreeSet::new(),
         watched_by: watched_by.iter().map(|n| n.parse().unwrap()).collect(),
         disabled: false,
+        insecure_unsigned_write: false,
         workers: ["write", "agent"].map(|name| (name.parse().unwrap(), worker())).into(),
     }
 }
@@ -33,6 +34,8 @@ fn fleet() -> Fleet {
     Fleet {
         hash: FleetHash::of(b""),
         redis: None,
+        task_keys: Default::default(),
+        lanes: Default::default(),
         nodes: BTreeMap::from([
             ("mars".parse().unwrap(), node(&["ai-core", "moon"])),
             ("ai-core".parse().unwrap(), node(&[])),

@@ -78,6 +78,7 @@ fn node(address: SocketAddr, pins: &[Pin], watched_by: &[&str]) -> Node {
         pins: pins.iter().copied().collect(),
         watched_by: watched_by.iter().map(|n| name(n)).collect(),
         disabled: false,
+        insecure_unsigned_write: false,
         workers: ["write", "read", "secret"].map(|n| (worker(n), unit(n))).into(),
     }
 }
@@ -172,6 +173,8 @@ impl House {
         let fleet = Fleet {
             hash: FleetHash::of(b"fleet"),
             redis: None,
+            task_keys: Default::default(),
+            lanes: Default::default(),
             nodes: BTreeMap::from([
                 (name("mars"), node(address, &[key.pin], &["ai-core"])),
                 (name("ai-core"), node((PEER_ADDRESS, 7433).into(), &[peer.pin], &[])),
