@@ -71,7 +71,7 @@ fn unknown_and_later_settings() {
     }
     refused(
         &with("workers: [write], verbs: [status, relaunch]", "workers: [write], verbs: [status, reboot]"),
-        "fleet.yaml:21:66: there is no such verb (found `reboot`; expected one of status, relaunch, hold)",
+        "fleet.yaml:21:66: there is no such verb (found `reboot`; expected one of status, relaunch, hold, prove)",
     );
     refused(
         &with("        grace: 10s", "        <<: {}"),
