@@ -4,8 +4,10 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use super::link::LinkError;
-use crate::lane::LaneError;
+use super::run::{NoSuchNode, PlanRefused};
+use crate::lane::{LaneError, SignerError};
 use crate::peer::wire::{Class, NodeReport, NodeState, Refusal, RefusalCode};
+use crate::queue::QueueError;
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,10 +61,10 @@ impl Exit {
             }
             Self::Failed => "it was tried and did not succeed",
             Self::Usage => "the command line is wrong",
-            Self::NotHealthy => "something is dead, unknown or unreachable, or a check of doctor failed",
+            Self::NotHealthy => "something is dead, unknown or unreachable, a check of doctor failed, or nothing could be proved",
             Self::NoSuch => "no such node or worker",
             Self::Refused => "refused, and nothing was touched; the text names the way out",
-            Self::Unreachable => "the supervisor, or the peer that was meant, does not answer",
+            Self::Unreachable => "the supervisor, the peer or the lane that was meant, or Redis, does not answer",
         }
     }
 }
@@ -104,6 +106,25 @@ pub fn of(error: &anyhow::Error) -> Exit {
     }
     if let Some(LaneError::Guard(_)) = error.downcast_ref::<LaneError>() {
         return Exit::Refused;
+    }
+    if error.is::<NoSuchNode>() {
+        return Exit::NoSuch;
+    }
+    // Nothing was given to anybody.
+    if error.is::<PlanRefused>() || error.is::<SignerError>() {
+        return Exit::Refused;
+    }
+    match error.downcast_ref::<QueueError>() {
+        Some(QueueError::Late { .. } | QueueError::Unreachable { .. } | QueueError::Loading { .. }) => {
+            return Exit::Unreachable;
+        }
+        Some(
+            QueueError::Url { .. }
+            | QueueError::Denied { .. }
+            | QueueError::Full { .. }
+            | QueueError::ReadOnly { .. },
+        ) => return Exit::Failed,
+        None => {}
     }
     match error.downcast_ref::<LinkError>() {
         Some(LinkError::Refused(refusal)) => refusal.code.into(),

@@ -15,13 +15,17 @@ pub mod hold;
 pub mod key;
 pub mod lane;
 pub mod man;
+pub mod prove;
+pub mod queue;
 pub mod relaunch;
 pub mod release;
+pub mod run;
 pub mod status;
 pub mod supervise;
 
 mod ask;
 mod problems;
+mod redis;
 mod seams;
 mod subject;
 mod view;
@@ -51,6 +55,9 @@ pub enum Command {
     Release(release::ReleaseArgs),
     Explain(explain::ExplainArgs),
     Audit(audit::AuditArgs),
+    Run(run::RunArgs),
+    Prove(prove::ProveArgs),
+    Queue(queue::QueueArgs),
     Doctor(doctor::DoctorArgs),
     #[command(about = "Validate the fleet file and the catalogs, offline")]
     Check(check::CheckArgs),
@@ -75,6 +82,9 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Release(args) => release::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Audit(args) => audit::run(args),
+        Command::Run(args) => run::run(args),
+        Command::Prove(args) => prove::run(args),
+        Command::Queue(args) => queue::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Check(args) => check::run(args),
         Command::Catalog(args) => catalog::run(args),

@@ -74,6 +74,8 @@ fn ask(link: &mut Link, subject: Option<&Subject>, json: bool) -> anyhow::Result
         | Outcome::Released { .. }
         | Outcome::Explained(_)
         | Outcome::Audit(_)
+        | Outcome::Proof(_)
+        | Outcome::Noted
         | Outcome::Watching => Err(beside_the_point("status")),
     }
 }

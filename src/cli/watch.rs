@@ -75,7 +75,9 @@ fn follow(args: &StatusArgs, link: &mut Link, form: Form) -> anyhow::Result<()> 
         | Outcome::Held { .. }
         | Outcome::Released { .. }
         | Outcome::Explained(_)
-        | Outcome::Audit(_) => return Err(beside_the_point("watch")),
+        | Outcome::Audit(_)
+        | Outcome::Proof(_)
+        | Outcome::Noted => return Err(beside_the_point("watch")),
     }
     let mut heard = Instant::now();
     let mut view = View::new(heard);

@@ -5,13 +5,17 @@ mod emit;
 mod event;
 mod inside;
 mod journald;
+mod prove;
 mod read;
 mod record;
+mod seek;
 
 pub use bridge::take_warnings;
 pub(crate) use emit::{Journal, Line};
 pub use event::{Event, Priority};
 pub(crate) use inside::Inside;
+pub use prove::{Evidence, Proof, ProofVerdict, Shows};
 pub use read::{ReadError, last_lines, persistent};
 pub use record::{MAX_TEXT, Record, Recorder};
+pub use seek::prove;
 pub(crate) use record::{Mail, Stamped, Stamper, wall_ms};

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::vocabulary::{InvocationId, UnitName, clipped, printable_bytes};
 
-const JOURNALCTL: &str = "/usr/bin/journalctl";
+pub(super) const JOURNALCTL: &str = "/usr/bin/journalctl";
 /// How long `journalctl` may take; on an idle host it needs some 20 ms, with many rotated files ten times that.
 const DEADLINE: Duration = Duration::from_secs(2);
 /// The longest line that is returned, in characters.

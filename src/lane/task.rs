@@ -9,14 +9,12 @@ use serde_json::Value;
 
 use super::refusal::{Refusal, RefusalCode};
 use super::sign::{Context, TaskKeys};
-use crate::vocabulary::{clipped, printable};
+use crate::vocabulary::{TaskId, clipped, printable};
 
 /// The longest task, in bytes, its envelope included: names and bounded parameters need some hundred.
 pub const MAX_TASK: usize = 16 * 1024;
 /// The most parameters: more than any command line that a person writes has.
 const MAX_PARAMS: usize = 32;
-/// The longest id: a UUID has 36 characters.
-const MAX_ID: usize = 64;
 /// The longest name of who asks, in bytes.
 const MAX_BY: usize = 200;
 
@@ -82,7 +80,7 @@ pub(super) fn read(
     let task = task.map_err(|error| malformed(clipped(&printable(&error.to_string()), 200).into_owned()))?;
     if !is_id(&task.id) {
         return Err(malformed(format!(
-            "the id must be letters, digits, '-', '_' and '.', at most {MAX_ID}, not \"{}\"",
+            "the id must be letters, digits, '-', '_' and '.', at most 64, not \"{}\"",
             clipped(&printable(&task.id), 80)
         )));
     }
@@ -100,8 +98,7 @@ pub(super) fn read(
 }
 
 fn is_id(text: &str) -> bool {
-    (1..=MAX_ID).contains(&text.len())
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+    text.parse::<TaskId>().is_ok()
 }
 
 /// A JSON object that names nothing twice.

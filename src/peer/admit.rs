@@ -37,11 +37,13 @@ pub fn may_see(fleet: &Fleet, me: &NodeName, peer: &NodeName, worker: &WorkerNam
 
 /// Whether `peer` follows node `me`: listed as a watcher and granted to see at least one worker.
 pub fn may_watch(fleet: &Fleet, me: &NodeName, peer: &NodeName) -> bool {
-    fleet.nodes.get(me).is_some_and(|node| node.watched_by.contains(peer) && sees_any(fleet, me, peer))
+    fleet.nodes.get(me).is_some_and(|node| node.watched_by.contains(peer) && any(fleet, me, peer, Right::Status))
 }
 
-fn sees_any(fleet: &Fleet, me: &NodeName, peer: &NodeName) -> bool {
-    fleet.nodes.get(me).is_some_and(|node| node.workers.keys().any(|worker| may_see(fleet, me, peer, worker)))
+/// Whether `peer` has `right` on at least one worker of node `me`.
+fn any(fleet: &Fleet, me: &NodeName, peer: &NodeName, right: Right) -> bool {
+    let workers = fleet.nodes.get(me).map(|node| &node.workers);
+    workers.is_some_and(|workers| workers.keys().any(|worker| fleet.allows(peer, me, worker, right)))
 }
 
 fn admit_peer(fleet: &Fleet, me: &NodeName, peer: &NodeName, request: &Request) -> Result<(), Refusal> {
@@ -73,7 +75,7 @@ fn admit_peer(fleet: &Fleet, me: &NodeName, peer: &NodeName, request: &Request) 
     };
     match &request.worker {
         None if needs_worker(&request.verb) => return Err(no_worker(verb, me)),
-        None if !sees_any(fleet, me, peer) => return Err(no_grant("\"*\"")),
+        None if !any(fleet, me, peer, right) => return Err(no_grant("\"*\"")),
         None => {}
         // The grant first: who may nothing does not learn which workers there are.
         Some(worker) if !fleet.allows(peer, me, worker, right) => return Err(no_grant(worker.as_str())),
@@ -129,7 +131,13 @@ fn admit_local(fleet: &Fleet, me: &NodeName, uid: u32, request: &Request) -> Res
 fn needs_worker(verb: &Verb) -> bool {
     match verb {
         Verb::Relaunch(_) | Verb::Hold { .. } | Verb::Release {} | Verb::Explain {} => true,
-        Verb::Status {} | Verb::Audit { .. } | Verb::Fleet {} | Verb::Watch {} => false,
+        Verb::Status {}
+        | Verb::Audit { .. }
+        | Verb::Fleet {}
+        | Verb::Prove { .. }
+        | Verb::Requeue(_)
+        | Verb::Drop(_)
+        | Verb::Watch {} => false,
     }
 }
 

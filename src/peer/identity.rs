@@ -88,26 +88,7 @@ impl Identity {
     /// # Errors
     /// [`IdentityError`], in particular if anybody but its owner (root, or the user we run as) could use the file.
     pub fn load(path: &Path) -> Result<Self, IdentityError> {
-        let io = |source| IdentityError::Io { doing: "read", path: path.to_owned(), source };
-        // The checks are made on the open file, so that it cannot be exchanged between check and use.
-        let file = match OpenOptions::new().read(true).custom_flags(O_NOFOLLOW).open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(IdentityError::Missing(path.to_owned()));
-            }
-            other => other.map_err(io)?,
-        };
-        let meta = file.metadata().map_err(io)?;
-        let mode = meta.mode() & 0o7777;
-        if mode & 0o077 != 0 {
-            return Err(IdentityError::Mode { path: path.to_owned(), mode });
-        }
-        if meta.uid() != 0 && meta.uid() != Uid::effective().as_raw() {
-            return Err(IdentityError::Owner { path: path.to_owned(), uid: meta.uid() });
-        }
-        let mut pem = String::new();
-        file.take(MAX_FILE).read_to_string(&mut pem).map_err(io)?;
-        let key = KeyPair::from_pem(&pem)
-            .map_err(|error| IdentityError::NotAKey { path: path.to_owned(), why: error.to_string() })?;
+        let key = load_key(path)?;
         let other = || IdentityError::NotAKey {
             path: path.to_owned(),
             why: "it is a key of another algorithm".to_owned(),
@@ -156,6 +137,39 @@ impl Identity {
         }
         Ok(Self { pin, algorithm, credentials })
     }
+}
+
+/// Reads a private key from a file that nobody but its owner can use.
+fn load_key(path: &Path) -> Result<KeyPair, IdentityError> {
+    let io = |source| IdentityError::Io { doing: "read", path: path.to_owned(), source };
+    // The checks are made on the open file, so that it cannot be exchanged between check and use.
+    let file = match OpenOptions::new().read(true).custom_flags(O_NOFOLLOW).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(IdentityError::Missing(path.to_owned()));
+        }
+        other => other.map_err(io)?,
+    };
+    let meta = file.metadata().map_err(io)?;
+    let mode = meta.mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        return Err(IdentityError::Mode { path: path.to_owned(), mode });
+    }
+    if meta.uid() != 0 && meta.uid() != Uid::effective().as_raw() {
+        return Err(IdentityError::Owner { path: path.to_owned(), uid: meta.uid() });
+    }
+    let mut pem = String::new();
+    file.take(MAX_FILE).read_to_string(&mut pem).map_err(io)?;
+    KeyPair::from_pem(&pem)
+        .map_err(|error| IdentityError::NotAKey { path: path.to_owned(), why: error.to_string() })
+}
+
+/// Reads a private key of the kind that [`generate`] makes, as PKCS#8 in DER form; with the same checks as
+/// [`Identity::load`].
+///
+/// # Errors
+/// [`IdentityError`].
+pub fn load_pkcs8(path: &Path) -> Result<Vec<u8>, IdentityError> {
+    Ok(load_key(path)?.serialize_der())
 }
 
 /// Makes a new key and stores it, complete or not at all. With `replace` an existing file is replaced.

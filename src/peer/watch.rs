@@ -113,7 +113,14 @@ impl PeerHandle {
         let repeatable = match &verb {
             Verb::Relaunch(order) => order.expect.is_some(),
             Verb::Hold { .. } | Verb::Release {} => true,
-            Verb::Status {} | Verb::Explain {} | Verb::Audit { .. } | Verb::Fleet {} | Verb::Watch {} => true,
+            Verb::Status {}
+            | Verb::Explain {}
+            | Verb::Audit { .. }
+            | Verb::Fleet {}
+            | Verb::Prove { .. }
+            | Verb::Watch {} => true,
+            // Never sent to a peer.
+            Verb::Requeue(_) | Verb::Drop(_) => false,
         };
         let mut sent: Option<(BootNonce, LinkError)> = None;
         loop {

@@ -8,8 +8,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use super::codec::{decode_client, decode_server, encode};
+use crate::catalog::Mode;
 use crate::fleet::{BlastRadius, Right};
-use crate::vocabulary::{BootNonce, FleetHash, InvocationId, NodeName, ReqId, UnitName, WorkerName};
+use crate::journal::Proof;
+use crate::vocabulary::{BootNonce, FleetHash, InvocationId, NodeName, ReqId, TaskId, UnitName, WorkerName};
 
 /// The application protocol, negotiated by ALPN. Another version is another name.
 pub const ALPN: &[u8] = b"keyholder/1";
@@ -105,9 +107,33 @@ pub enum Verb {
     },
     /// The whole fleet as this node sees it. Only over the local socket.
     Fleet {},
+    /// Who ran a task on the node: the journal is searched.
+    Prove {
+        /// The task.
+        task: TaskId,
+        /// The lane that should have run it, if one in particular should have.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lane: Option<Mode>,
+    },
+    /// Take down that somebody is about to give a dead-lettered task anew. Only over the local socket.
+    Requeue(DeadLetter),
+    /// Take down that somebody is about to throw a dead-lettered task away. Only over the local socket.
+    Drop(DeadLetter),
     /// From here on push every change that this node learns of: a [`ServerFrame::Snapshot`] per node first, then each
     /// [`ServerFrame::Change`]. Only over the local socket.
     Watch {},
+}
+
+/// A task that could not be done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeadLetter {
+    /// The node that it was for.
+    pub node: NodeName,
+    /// Which of its lanes.
+    pub lane: Mode,
+    /// Its id, or the hash of its bytes.
+    pub task: TaskId,
 }
 
 /// How a relaunch is to be done.
@@ -132,17 +158,21 @@ impl Verb {
             Self::Status {} | Self::Explain {} => Some(Right::Status),
             Self::Relaunch(_) => Some(Right::Relaunch),
             Self::Hold { .. } | Self::Release {} => Some(Right::Hold),
-            Self::Audit { .. } | Self::Fleet {} | Self::Watch {} => None,
+            Self::Prove { .. } => Some(Right::Prove),
+            Self::Audit { .. } | Self::Fleet {} | Self::Requeue(_) | Self::Drop(_) | Self::Watch {} => None,
         }
     }
 
     /// Whether it changes anything. What changes something is for root on the local socket, and is audited twice.
     pub fn acts(&self) -> bool {
         match self {
-            Self::Relaunch(_) | Self::Hold { .. } | Self::Release {} => true,
-            Self::Status {} | Self::Explain {} | Self::Audit { .. } | Self::Fleet {} | Self::Watch {} => {
-                false
-            }
+            Self::Relaunch(_) | Self::Hold { .. } | Self::Release {} | Self::Requeue(_) | Self::Drop(_) => true,
+            Self::Status {}
+            | Self::Explain {}
+            | Self::Audit { .. }
+            | Self::Fleet {}
+            | Self::Prove { .. }
+            | Self::Watch {} => false,
         }
     }
 
@@ -156,6 +186,9 @@ impl Verb {
             Self::Explain {} => "explain",
             Self::Audit { .. } => "audit",
             Self::Fleet {} => "fleet",
+            Self::Prove { .. } => "prove",
+            Self::Requeue(_) => "requeue",
+            Self::Drop(_) => "drop",
             Self::Watch {} => "watch",
         }
     }
@@ -216,6 +249,10 @@ pub enum Outcome {
     Explained(Explanation),
     /// Lines of the audit trail, newest last.
     Audit(Vec<AuditLine>),
+    /// What the journal says about a task.
+    Proof(Proof),
+    /// It was taken down.
+    Noted,
     /// The watch begins: frames follow.
     Watching,
 }

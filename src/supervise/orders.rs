@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use super::core::{Core, Done};
 use super::worker::Waiter;
-use crate::journal::{Event as Kind, Priority, Record};
+use crate::catalog::Mode;
+use crate::journal::{self, Event as Kind, Priority, Record};
 use crate::judge::{Admitted, Event, Hold, Objection, Wish, admit};
 use crate::peer::desk::{Asker, Order, Subscription, Update, View};
-use crate::peer::wire::{NodeReport, Outcome, Refusal, RefusalCode, RelaunchOrder, Request, Verb, Verdict};
-use crate::vocabulary::{Moment, NodeName, Target, WorkerName, human};
+use crate::peer::wire::{DeadLetter, NodeReport, Outcome, Refusal, RefusalCode, RelaunchOrder, Request, Verb, Verdict};
+use crate::vocabulary::{Moment, NodeName, Target, TaskId, WorkerName, human};
 
 /// The longest hold. A lease that outlives everybody's memory of it is no lease.
 pub(super) const HOLD_AT_MOST: Duration = Duration::from_secs(7 * 86_400);
@@ -18,11 +19,33 @@ pub(super) const HOLD_AT_MOST: Duration = Duration::from_secs(7 * 86_400);
 const ANSWER_SLACK: Duration = Duration::from_secs(15);
 /// How long a peer may take to answer anything else.
 const ANSWER: Duration = Duration::from_secs(5);
+/// How long a peer may take to search its journal: as long as the search may take there, and the way.
+const ANSWER_PROOF: Duration = Duration::from_secs(10);
+/// How many searches of the journal may run at once: each is a child and up to some megabytes of records.
+const SEARCHES: usize = 2;
 /// How many orders may wait on one worker; each holds memory until it is answered.
 const WAITERS_AT_MOST: usize = 64;
 
 fn refused(code: RefusalCode, text: impl Into<String>) -> Verdict {
     Verdict::Refused(Refusal::new(code, text))
+}
+
+/// Searches the journal in a task of its own: the loop waits for no child.
+fn prove(task: TaskId, lane: Option<Mode>, reply: oneshot::Sender<Verdict>) {
+    static UNDER_WAY: Semaphore = Semaphore::const_new(SEARCHES);
+    let Ok(permit) = UNDER_WAY.try_acquire() else {
+        let text = format!("{SEARCHES} searches of the journal are under way already: ask again");
+        let _ = reply.send(refused(RefusalCode::Busy, text));
+        return;
+    };
+    tokio::spawn(async move {
+        let verdict = match journal::prove(&task, lane).await {
+            Ok(proof) => Verdict::Outcome(Outcome::Proof(proof)),
+            Err(error) => refused(RefusalCode::Internal, error.to_string()),
+        };
+        drop(permit);
+        let _ = reply.send(verdict);
+    });
 }
 
 impl Core {
@@ -59,6 +82,11 @@ impl Core {
                 Verb::Fleet {} => Verdict::Outcome(Outcome::Fleet(self.fleet_report(now))),
                 Verb::Audit { last } => return self.audit(last, reply),
                 Verb::Watch {} => Verdict::Outcome(Outcome::Watching),
+                Verb::Prove { task, lane } => return prove(task, lane, reply),
+                Verb::Requeue(ref letter) | Verb::Drop(ref letter) => {
+                    self.note(asker, request.verb.name(), letter, &request.because);
+                    Verdict::Outcome(Outcome::Noted)
+                }
                 Verb::Relaunch(_) | Verb::Hold { .. } | Verb::Release {} | Verb::Explain {} => {
                     refused(RefusalCode::NoWorker, "name the worker: NODE/WORKER")
                 }
@@ -86,11 +114,24 @@ impl Core {
                 self.look(&name, now);
                 Verdict::Outcome(Outcome::Released { hold, quarantine })
             }
-            Verb::Audit { .. } | Verb::Fleet {} | Verb::Watch {} => {
+            Verb::Audit { .. }
+            | Verb::Fleet {}
+            | Verb::Prove { .. }
+            | Verb::Requeue(_)
+            | Verb::Drop(_)
+            | Verb::Watch {} => {
                 refused(RefusalCode::Malformed, format!("`{}` takes no worker", request.verb.name()))
             }
         };
         let _ = reply.send(verdict);
+    }
+
+    /// Somebody on this host is about to do something with a task that could not be done. This is the record of it.
+    fn note(&self, asker: &Asker, verb: &'static str, letter: &DeadLetter, because: &str) {
+        let DeadLetter { node, lane, task } = letter;
+        let text = format!("{verb} of the dead-lettered task {task} of the {lane} lane of {node}: {because}");
+        let record = Record::local(Kind::Acting, Priority::Notice, node.as_str(), text);
+        self.recorder.record(Record { by: asker.to_string(), verb: Some(verb), ..record });
     }
 
     fn no_such_worker(&self, name: &WorkerName) -> String {
@@ -233,6 +274,9 @@ impl Core {
             | Verb::Explain {}
             | Verb::Audit { .. }
             | Verb::Fleet {}
+            | Verb::Prove { .. }
+            | Verb::Requeue(_)
+            | Verb::Drop(_)
             | Verb::Watch {}) => verb,
         };
         // A silent node's last known state is better than none, and says itself that it is old.
@@ -261,12 +305,15 @@ impl Core {
                 let policy = spec.map(|worker| worker.policy.clone()).unwrap_or_default();
                 policy.start_timeout + policy.settle + ANSWER_SLACK
             }
+            Verb::Prove { .. } => ANSWER_PROOF,
             Verb::Status {}
             | Verb::Hold { .. }
             | Verb::Release {}
             | Verb::Explain {}
             | Verb::Audit { .. }
             | Verb::Fleet {}
+            | Verb::Requeue(_)
+            | Verb::Drop(_)
             | Verb::Watch {} => ANSWER,
         }
     }

@@ -15,6 +15,12 @@ pub struct IdError {
     expected: &'static str,
 }
 
+impl IdError {
+    pub(super) fn new(what: &'static str, expected: &'static str) -> Self {
+        Self { what, expected }
+    }
+}
+
 fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     if text.len() != 2 * N || !text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
@@ -150,7 +156,7 @@ impl CatalogHash {
 }
 
 /// 128 bits from the kernel. `ring` fails only if the kernel has no randomness source at all.
-fn random() -> Result<[u8; 16], IdError> {
+pub(super) fn random() -> Result<[u8; 16], IdError> {
     let mut bytes = [0; 16];
     SystemRandom::new()
         .fill(&mut bytes)

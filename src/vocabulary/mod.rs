@@ -3,11 +3,12 @@
 mod ids;
 mod names;
 mod policy;
+mod task_id;
 mod text;
 mod time;
 
 pub use ids::{BootNonce, CatalogHash, FleetHash, IdError, InvocationId, Pin, ReqId, TaskKey};
-pub use names::{ActionName, NameError, NodeName, ParamName, Target, UnitName, WorkerName};
+pub use names::{ActionName, NameError, NodeName, ParamName, Target, TaskId, UnitName, WorkerName};
 pub use policy::{BlastRadius, Policy, RepairBy};
 pub use text::{clipped, printable, printable_bytes};
 pub use time::{Moment, human, parse_duration};

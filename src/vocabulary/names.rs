@@ -127,6 +127,16 @@ name!(
     }
 );
 
+name!(
+    /// A task, for good: no two ever share one. It becomes part of Redis keys and of journal queries.
+    TaskId,
+    "task's id",
+    "letters, digits, '-', '_' and '.', at most 64; a UUID is best",
+    |text| {
+        (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+    }
+);
+
 /// A worker of a node, written `node/worker`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Target {

@@ -22,6 +22,8 @@ pub fn relaunched(target: &Target, outcome: &Outcome, whole: Duration) -> Option
         | Outcome::Released { .. }
         | Outcome::Explained(_)
         | Outcome::Audit(_)
+        | Outcome::Proof(_)
+        | Outcome::Noted
         | Outcome::Watching => None,
     }
 }

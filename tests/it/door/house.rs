@@ -313,7 +313,13 @@ fn verdict(request: &Request) -> Verdict {
         Verb::Status {} => Outcome::Status(node_report()),
         Verb::Fleet {} => Outcome::Fleet(vec![node_report()]),
         Verb::Hold { for_ms } => Outcome::Held { for_ms: *for_ms },
-        Verb::Release {} | Verb::Explain {} | Verb::Audit { .. } | Verb::Watch {} => {
+        Verb::Release {}
+        | Verb::Explain {}
+        | Verb::Audit { .. }
+        | Verb::Prove { .. }
+        | Verb::Requeue(_)
+        | Verb::Drop(_)
+        | Verb::Watch {} => {
             return Verdict::Refused(Refusal::new(RefusalCode::Internal, "not in this house"));
         }
     })

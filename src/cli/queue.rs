@@ -1,0 +1,154 @@
+//! `keyholder queue`: what waits for a node's lanes, what is in their hands, and what could not be done.
+
+mod dead;
+mod show;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+
+use super::ask::{beside_the_point, outcome, reason};
+use super::exit::Exit;
+use super::link::{LinkArgs, QUESTION_DEADLINE};
+use super::run::{again, wanted};
+use super::{redis, screen};
+use crate::catalog::Mode;
+use crate::fleet::Fleet;
+use crate::peer::wire::{DeadLetter, Outcome, Verb};
+use crate::queue::{Front, QueueName};
+use crate::vocabulary::{NodeName, TaskId, clipped};
+use dead::Dead;
+
+/// Show what waits for a node's lanes, what is in their hands, and what could not be done
+///
+/// A dead-lettered task can be given anew, under a new id and checked and signed as `keyholder run` does, or be thrown away;
+/// both are for root, and leave a record in the audit of this node before anything is touched.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  keyholder queue mars\n  keyholder queue mars requeue 3f9c --why 'the disk is mended'\n  \
+    keyholder queue mars drop 3f9c --why 'a test of mine'")]
+pub struct QueueArgs {
+    /// The node
+    #[arg(value_name = "NODE")]
+    pub node: NodeName,
+    /// What to do with a dead-lettered task
+    #[arg(value_enum, value_name = "WHAT", requires_all = ["id", "why"])]
+    pub what: Option<What>,
+    /// Which: the beginning of its id or of its hash, as they are shown
+    #[arg(value_name = "ID", value_parser = beginning)]
+    pub id: Option<String>,
+    /// Why, for the audit
+    #[arg(long, value_name = "WHY", value_parser = reason)]
+    pub why: Option<String>,
+    /// Print what is seen as one line of JSON per lane
+    #[arg(long)]
+    pub json: bool,
+    /// The key to sign with
+    #[arg(long, value_name = "FILE", default_value = "/etc/keyholder/task.pem")]
+    pub key: PathBuf,
+    /// The fleet file
+    #[arg(long, value_name = "FILE", default_value = "/etc/keyholder/fleet.yaml")]
+    pub fleet: PathBuf,
+    /// The supervisor, which keeps the audit.
+    #[command(flatten)]
+    pub link: LinkArgs,
+}
+
+/// What to do with a dead-lettered task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum What {
+    /// Give it anew, under a new id
+    Requeue,
+    /// Throw it away
+    Drop,
+}
+
+fn beginning(text: &str) -> Result<String, String> {
+    let parsed: Result<TaskId, _> = text.parse();
+    parsed.map(|id| id.to_string()).map_err(|error| error.to_string())
+}
+
+/// Carries it out.
+///
+/// # Errors
+/// Files that cannot be used, a server or a supervisor that does not do what is needed, a task that is not there or not only
+/// one.
+pub fn run(args: QueueArgs) -> anyhow::Result<ExitCode> {
+    let fleet = Fleet::load(&args.fleet).context("the fleet file is not valid")?.fleet;
+    wanted(&args.node, &fleet)?;
+    let url = redis::url(&fleet, &args.fleet)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let front = Front::connect(&url).await?;
+        match (args.what, &args.id, &args.why) {
+            (Some(what), Some(id), Some(why)) => act(&args, &fleet, &front, what, id, why).await,
+            (Some(_), _, _) | (None, _, _) => look(&args, &front).await,
+        }
+    })
+}
+
+fn queues(node: &NodeName) -> [(Mode, QueueName); 2] {
+    [(Mode::Write, QueueName::write(node)), (Mode::Read, QueueName::read(node))]
+}
+
+async fn look(args: &QueueArgs, front: &Front) -> anyhow::Result<ExitCode> {
+    let now = jiff::Timestamp::now();
+    for (lane, queue) in queues(&args.node) {
+        let seen = show::Lane::of(&args.node, lane, &queue, front.look(&queue).await?, now);
+        screen::print(&if args.json { screen::json(&seen)? } else { show::text(&seen) })?;
+    }
+    Ok(Exit::Ok.into())
+}
+
+async fn act(
+    args: &QueueArgs,
+    fleet: &Fleet,
+    front: &Front,
+    what: What,
+    id: &str,
+    why: &str,
+) -> anyhow::Result<ExitCode> {
+    let mut found = Vec::new();
+    for (lane, queue) in queues(&args.node) {
+        let seen = front.look(&queue).await?;
+        let dead = seen.dead.into_iter().map(|raw| Dead::read(raw, &lane.to_string()));
+        found.extend(dead.filter(|dead| dead.is_called(id)).map(|dead| (lane, queue.clone(), dead)));
+    }
+    let [(lane, queue, dead)] = found.as_slice() else {
+        bail!(match found.len() {
+            0 => format!("no dead-lettered task of {} begins with {id}: keyholder queue {}", args.node, args.node),
+            n => format!("{n} dead-lettered tasks of {} begin with {id}: give more of it", args.node),
+        });
+    };
+    // Checked and signed before anything is touched: a record of what is then refused would help nobody.
+    let task = match what {
+        What::Drop => None,
+        What::Requeue => {
+            let (action, params) = dead.task().with_context(|| {
+                format!("task {} cannot be read, so it cannot be given anew; drop it, and mend what gives such tasks", dead.name())
+            })?;
+            let by = clipped(&format!("requeued: {why}"), 150).into_owned();
+            Some(again(fleet, &args.fleet, &args.key, (&args.node, action, params), by)?)
+        }
+    };
+    let letter = DeadLetter { node: args.node.clone(), lane: *lane, task: dead.name().parse()? };
+    let verb = match what {
+        What::Requeue => Verb::Requeue(letter),
+        What::Drop => Verb::Drop(letter),
+    };
+    let mut link = args.link.open().context("nothing was touched, because there is nobody to keep the record of it")?;
+    let here = link.server().node.clone();
+    let Outcome::Noted = outcome(link.ask(&here, None, verb, why, QUESTION_DEADLINE)?, false)? else {
+        return Err(beside_the_point("requeue or drop"));
+    };
+    // Given first, then buried: whatever ends this in between, the task is not lost.
+    if let Some(given) = &task {
+        front.push(&given.queue, &given.bytes).await?;
+        screen::print(&format!("given anew as task {}\n", given.id))?;
+    }
+    if !front.bury(queue, dead.raw()).await? {
+        bail!("task {} is no longer among the dead: somebody else was here at the same time", dead.name());
+    }
+    screen::complain(&format!("task {} is no longer among the dead of {}", dead.name(), args.node));
+    Ok(Exit::Ok.into())
+}

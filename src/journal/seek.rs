@@ -1,0 +1,113 @@
+//! Fetching from the journal what a proof needs: `journalctl` as a child with a fixed argv, so much and no longer.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt as _;
+use tokio::process::Command;
+use tokio::time::{Instant, timeout_at};
+
+use super::prove::{self, Around, Proof, READ_UNIT, Rec, TRANSITION, WRITE_UNIT};
+use super::read::{JOURNALCTL, ReadError};
+use crate::catalog::Mode;
+use crate::vocabulary::TaskId;
+
+/// How long all questions together may take.
+const DEADLINE: Duration = Duration::from_secs(8);
+/// How much is read of one answer, in bytes: some two thousand records. A lane says about five a minute of itself at most.
+const MAX_OUTPUT: usize = 2 << 20;
+/// The longest line; longer ones count as records that could not be read.
+const MAX_LINE: usize = 64 << 10;
+
+/// What was read, oldest first, and whether that is all there is.
+struct Read {
+    records: Vec<Rec>,
+    whole: bool,
+}
+
+/// Searches this node's journal for who ran a task, and decides.
+///
+/// # Errors
+/// `journalctl` cannot be run, fails, or takes more than 8 s.
+///
+/// # Cancel safety
+/// Dropping the future kills the child.
+pub async fn prove(task: &TaskId, expected: Option<Mode>) -> Result<Proof, ReadError> {
+    let until = Instant::now() + DEADLINE;
+    let search = async {
+        // Evidence that journald has not written yet is none; it answers when everything until now is.
+        ask(&["--sync".to_owned()], usize::MAX).await?;
+        let claims = ask(&question([vec![format!("KEYHOLDER_TASK_ID={task}")]]), usize::MAX).await?;
+        let Some(boot) = prove::boot_of(&claims.records).map(|boot| format!("_BOOT_ID={boot}")) else {
+            return Ok(prove::prove(task, expected, &claims.records, &Around::default(), claims.whole));
+        };
+        let lanes = |field: &str| [WRITE_UNIT, READ_UNIT].map(|unit| format!("{field}={unit}"));
+        let of_lanes = [vec![boot.clone(), format!("MESSAGE_ID={TRANSITION}")], lanes("_SYSTEMD_UNIT").into()].concat();
+        let of_systemd = [vec![boot.clone(), "_PID=1".to_owned()], lanes("UNIT").into()].concat();
+        let of_journald = vec![boot.clone(), "_TRANSPORT=driver".to_owned()];
+        let around = ask(&question([of_lanes, of_systemd, of_journald]), usize::MAX).await?;
+        let first = ask(&question([vec![boot]]), 1).await?.records.into_iter().next();
+        let whole = claims.whole && around.whole;
+        Ok(prove::prove(task, expected, &claims.records, &Around { records: around.records, first }, whole))
+    };
+    timeout_at(until, search).await.unwrap_or(Err(ReadError::Late))
+}
+
+/// A record matches if it has all fields of one of the groups (of a field given twice, either).
+fn question<const N: usize>(groups: [Vec<String>; N]) -> Vec<String> {
+    let mut argv = ["--no-pager", "--quiet", "--all", "--output=json"].map(str::to_owned).to_vec();
+    argv.push(format!("--output-fields={}", prove::FIELDS.join(",")));
+    for (n, group) in groups.into_iter().enumerate() {
+        if n > 0 {
+            argv.push("+".to_owned());
+        }
+        argv.extend(group);
+    }
+    argv
+}
+
+async fn ask(argv: &[String], at_most: usize) -> Result<Read, ReadError> {
+    let mut child = Command::new(Path::new(JOURNALCTL))
+        .args(argv)
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(ReadError::Run)?;
+    let mut read = Read { records: Vec::new(), whole: true };
+    let Some(mut stdout) = child.stdout.take() else { return Ok(read) };
+    let (mut line, mut chunk, mut total) = (Vec::new(), [0; 4096], 0);
+    loop {
+        let n = stdout.read(&mut chunk).await.map_err(ReadError::Run)?;
+        for &byte in chunk.iter().take(n) {
+            if byte == b'\n' {
+                read.records.push(Rec::read(&line));
+                line.clear();
+                if read.records.len() >= at_most {
+                    return Ok(read);
+                }
+            } else if line.len() <= MAX_LINE {
+                // A line that is too long is cut, and so is no JSON any more.
+                line.push(byte);
+            }
+        }
+        total += n;
+        if n == 0 {
+            break;
+        }
+        if total > MAX_OUTPUT {
+            read.whole = false;
+            return Ok(read);
+        }
+    }
+    let status = child.wait().await.map_err(ReadError::Run)?;
+    // It also fails if nothing was found, and then says nothing.
+    if status.success() || (read.records.is_empty() && status.code() == Some(1)) {
+        Ok(read)
+    } else {
+        Err(ReadError::Failed(status))
+    }
+}

@@ -1,0 +1,157 @@
+//! The other side of a queue: who gives tasks, waits for their results, and looks what waits.
+
+use std::time::Duration;
+
+use redis::AsyncConnectionConfig;
+use redis::aio::MultiplexedConnection;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::error::{QueueError, mask};
+use super::keys::{Keys, QueueName};
+use super::server::{DEADLINE, client};
+
+/// How soon a result is asked for again at first, and at last: most actions take milliseconds, some take minutes. A result is
+/// a key, so that whoever asks later finds it too; Redis has no way to wait for one.
+const ASK: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
+/// How many entries of a list are looked at: more than a person reads, and some megabytes at most.
+const SEEN: usize = 1_000;
+
+/// A connection of who gives tasks or looks.
+#[derive(Debug, Clone)]
+pub struct Front {
+    conn: MultiplexedConnection,
+    url: String,
+}
+
+/// What is in and around one queue at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// How many tasks wait.
+    pub waiting: u64,
+    /// The next to be taken first; of very many only the first thousand.
+    pub next: Vec<Vec<u8>>,
+    /// What a lane has taken and not answered, oldest first.
+    pub in_flight: Vec<Vec<u8>>,
+    /// What was begun: the SHA-256 of a task's bytes in hex, and JSON as the lane wrote it.
+    pub begun: Vec<(Vec<u8>, Vec<u8>)>,
+    /// What could not be done: JSON, oldest first.
+    pub dead: Vec<Vec<u8>>,
+    /// Whether a lane owns the queue, and its words about itself.
+    pub owner: Option<Vec<u8>>,
+}
+
+impl Front {
+    /// Connects to the server at `url`.
+    ///
+    /// # Errors
+    /// Any [`QueueError`], within 3 s.
+    pub async fn connect(url: &str) -> Result<Self, QueueError> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(DEADLINE))
+            .set_response_timeout(Some(DEADLINE));
+        let client = client(url)?;
+        match timeout(DEADLINE, client.get_multiplexed_async_connection_with_config(&config)).await {
+            Ok(conn) => Ok(Self { conn: conn.map_err(|error| QueueError::of(&error, url))?, url: url.to_owned() }),
+            Err(_) => Err(QueueError::Late { url: mask(url), deadline: DEADLINE }),
+        }
+    }
+
+    fn wrong(&self, error: &redis::RedisError) -> QueueError {
+        QueueError::of(error, &self.url)
+    }
+
+    /// Puts a task at the end of a queue; answers with how many wait now.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect). Whether the task is in the queue is not known then: look for its result, or give it
+    /// again with the same bytes, which no lane runs twice.
+    pub async fn push(&self, queue: &QueueName, task: &[u8]) -> Result<u64, QueueError> {
+        let mut cmd = redis::cmd("LPUSH");
+        cmd.arg(Keys::of(queue).queue).arg(task);
+        cmd.query_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))
+    }
+
+    /// The result of task `id`, if there is one.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub async fn result(&self, queue: &QueueName, id: &str) -> Result<Option<Vec<u8>>, QueueError> {
+        let mut cmd = redis::cmd("GET");
+        cmd.arg(Keys::of(queue).result(id));
+        cmd.query_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))
+    }
+
+    /// Waits for the result of task `id`; `None` if there is none within `time`. `look` hears now and then how long it has
+    /// been, for whoever waits with us.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub async fn wait(
+        &self,
+        queue: &QueueName,
+        id: &str,
+        time: Duration,
+        mut look: impl FnMut(Duration),
+    ) -> Result<Option<Vec<u8>>, QueueError> {
+        let (begun, mut pause) = (Instant::now(), ASK.0);
+        loop {
+            if let Some(result) = self.result(queue, id).await? {
+                return Ok(Some(result));
+            }
+            let passed = begun.elapsed();
+            if passed >= time {
+                return Ok(None);
+            }
+            look(passed);
+            sleep(pause.min(time - passed)).await;
+            // Never later than by a fiftieth of the time that it has taken.
+            pause = (passed / 50).clamp(ASK.0, ASK.1);
+        }
+    }
+
+    /// How many tasks wait in a queue, and whether a lane owns it.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub async fn served(&self, queue: &QueueName) -> Result<(u64, bool), QueueError> {
+        let keys = Keys::of(queue);
+        let mut pipe = redis::pipe();
+        pipe.cmd("LLEN").arg(&keys.queue).cmd("EXISTS").arg(&keys.owner);
+        pipe.query_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))
+    }
+
+    /// What is in and around a queue.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub async fn look(&self, queue: &QueueName) -> Result<Seen, QueueError> {
+        let keys = Keys::of(queue);
+        let last = SEEN - 1;
+        let mut pipe = redis::pipe();
+        pipe.cmd("LLEN").arg(&keys.queue);
+        pipe.cmd("LRANGE").arg(&keys.queue).arg(-(SEEN as i64)).arg(-1);
+        pipe.cmd("LRANGE").arg(&keys.in_flight).arg(0).arg(last);
+        pipe.cmd("HGETALL").arg(&keys.begun);
+        pipe.cmd("LRANGE").arg(&keys.dead).arg(0).arg(last);
+        pipe.cmd("GET").arg(&keys.owner);
+        type Marks = Vec<(Vec<u8>, Vec<u8>)>;
+        type Answer = (u64, Vec<Vec<u8>>, Vec<Vec<u8>>, Marks, Vec<Vec<u8>>, Option<Vec<u8>>);
+        let answer: Answer = pipe.query_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))?;
+        let (waiting, mut next, mut in_flight, begun, mut dead, owner) = answer;
+        for newest_first in [&mut next, &mut in_flight, &mut dead] {
+            newest_first.reverse();
+        }
+        Ok(Seen { waiting, next, in_flight, begun, dead, owner })
+    }
+
+    /// Takes an entry away from the dead, byte for byte; false if it is not there.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub async fn bury(&self, queue: &QueueName, entry: &[u8]) -> Result<bool, QueueError> {
+        let mut cmd = redis::cmd("LREM");
+        cmd.arg(Keys::of(queue).dead).arg(1).arg(entry);
+        let removed: u64 = cmd.query_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))?;
+        Ok(removed > 0)
+    }
+}
