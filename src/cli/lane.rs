@@ -146,7 +146,10 @@ fn default_queue(lane: Mode, node: &NodeName) -> QueueName {
 fn redis_of(path: &Path) -> anyhow::Result<String> {
     let loaded = fleet::Fleet::load(path).context("the fleet file is not valid")?;
     loaded.fleet.redis.with_context(|| {
-        format!("{} names no redis, and without it there is no queue; add it, or set {REDIS_VARIABLE}", path.display())
+        format!(
+            "{} names no redis, and without it there is no queue; add it, or set {REDIS_VARIABLE}",
+            path.display()
+        )
     })
 }
 
