@@ -165,7 +165,7 @@ impl Turn<'_> {
                 (SYSTEMD_FIRST, Wait::SystemdFirst)
             }
             (RepairBy::Node, Death::Crashed { .. } | Death::NeverStarted) => {
-                self.say(Say::RepairingAtOnce(death));
+                self.say(Say::RepairingAtOnce);
                 return self.repair(Episode::default());
             }
         };

@@ -144,7 +144,7 @@ pub enum Say {
     /// Somebody stopped it; it comes back in this time unless somebody declares a hold or starts it.
     UndeclaredStop(Duration),
     /// It is dead for this reason, and repaired at once.
-    RepairingAtOnce(Death),
+    RepairingAtOnce,
     /// The fleet file leaves it to its watchers, and they are asked now.
     LeftToPeers,
     /// The relaunch failed or the worker did not stay up; the next try is in this time.

@@ -41,7 +41,7 @@ impl Core {
         let Some(worker) = self.workers.get_mut(name) else { return };
         worker.relaunched = None;
         if worker.because.is_empty() {
-            worker.because = format!("its own supervisor: {}", worker.health_text());
+            worker.because = format!("its own supervisor saw it dead: {}", worker.why());
         }
         let text = format!("relaunching {}: {}", worker.spec.unit, worker.because);
         worker.last_act = Some((now, "relaunch ordered".to_owned()));

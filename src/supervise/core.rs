@@ -93,12 +93,13 @@ impl Core {
             worker.since = now;
         }
         let event = Event::Seen { health: worker.health.clone(), invocation: worker.invocation() };
-        let published = class != before;
-        if published {
-            self.publish(name, now);
+        if class != before {
             self.record_class(name, before, now);
         }
-        self.judge(name, &event, now);
+        // One frame for what was seen and what follows from it: a fall without its remedy is half the news.
+        if self.decide(name, &event, now) || class != before {
+            self.publish(name, now);
+        }
     }
 
     /// Judges every worker anew, after the host's own state changed.
@@ -109,9 +110,16 @@ impl Core {
         }
     }
 
-    /// Feeds an event to the judge and carries out what it decides.
+    /// Feeds an event to the judge, carries out what it decides, and publishes what that has changed.
     pub(super) fn judge(&mut self, name: &WorkerName, event: &Event, now: Moment) {
-        let Some(worker) = self.workers.get_mut(name) else { return };
+        if self.decide(name, event, now) {
+            self.publish(name, now);
+        }
+    }
+
+    /// Feeds an event to the judge and carries out what it decides; true if that has changed the worker's state.
+    fn decide(&mut self, name: &WorkerName, event: &Event, now: Moment) -> bool {
+        let Some(worker) = self.workers.get_mut(name) else { return false };
         let terms = Terms { policy: &worker.spec.policy, salt: salt(name.as_str()) };
         let (state, actions) = decide(&worker.state, event, terms, now);
         let changed = state != worker.state;
@@ -125,9 +133,7 @@ impl Core {
                 Action::Say(say) => self.say(name, say, now),
             }
         }
-        if changed {
-            self.publish(name, now);
-        }
+        changed
     }
 
     fn save(&self, name: &WorkerName) {

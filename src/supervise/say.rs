@@ -45,8 +45,8 @@ impl Core {
                     human(wait)
                 ),
             ),
-            Say::RepairingAtOnce(death) => {
-                (Kind::Observed, act, format!("{unit} is dead ({death}) and is repaired at once"))
+            Say::RepairingAtOnce => {
+                (Kind::Observed, act, format!("{unit} is repaired at once; dead: {}", worker.why()))
             }
             Say::LeftToPeers => {
                 (Kind::Alert, Priority::Warning, format!("{unit} is dead and left to its watchers"))
@@ -87,7 +87,7 @@ impl Core {
                 if !waiters.is_empty() {
                     let unit = unit.clone();
                     let took_us = worker.relaunched.as_ref().map_or(0, |result| result.took_us);
-                    let why = format!("it was started and did not stay up: {}", worker.health_text());
+                    let why = format!("it was started and did not stay up: {}", worker.why());
                     tokio::spawn(async move {
                         let log = journal_of(&unit).await;
                         let failed = RelaunchFailed { unit, why, job: Some("done".to_owned()), took_us, log };
@@ -99,7 +99,7 @@ impl Core {
                 }
             }
             Say::UndeclaredStop(_)
-            | Say::RepairingAtOnce(_)
+            | Say::RepairingAtOnce
             | Say::LeftToPeers
             | Say::Quarantined(_)
             | Say::CameBack
