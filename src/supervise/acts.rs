@@ -82,7 +82,12 @@ impl Core {
             }
         };
         let unit = worker.spec.unit.clone();
-        worker.last_act = Some((now, text.clone()));
+        // A table has the invocation in a column of its own; who it was and why is what a person asks next.
+        let act = match &end.result {
+            Ok(_) => format!("relaunched in {took} ({})", worker.because),
+            Err(_) => text.clone(),
+        };
+        worker.last_act = Some((now, act));
         let took_us = u64::try_from(end.took.as_micros()).unwrap_or(u64::MAX);
         match end.result {
             Ok(invocation) => {
