@@ -2,4 +2,5 @@
 //! Each one boots a lab of its own, so that they can run side by side and fail alone.
 
 mod death;
+mod demo;
 mod harness;
