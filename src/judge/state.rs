@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::classify::{Death, Health, Obstacle};
+use super::classify::{Health, Obstacle};
 use crate::vocabulary::{InvocationId, Moment, Policy};
 
 /// Everything that the judge remembers of one worker. It is saved at each change, so that a restart of the supervisor
