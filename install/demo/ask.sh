@@ -48,7 +48,7 @@ next_line() { # END (in SECONDS): sets $at and $line; false if there is none by 
     saw+=("$line")
 }
 # Tells what ai-core sees from $since on, until it sees PATTERN. Sets $first: how long after $since the first news came.
-follow() { # PATTERN
+follow() { # PATTERN WHAT
     local end=$((SECONDS + DEADLINE))
     first=
     while next_line "$end"; do
@@ -57,7 +57,7 @@ follow() { # PATTERN
         seen $((at - since)) "$line"
         [[ ! $line =~ $1 ]] || return 0
     done
-    fail "ai-core sees a line that matches '$1' (waited for $DEADLINE s)"
+    fail "ai-core sees $2 (waited for $DEADLINE s)"
 }
 
 # --- a worker's fall and its return ------------------------------------------------------------------------------------------
@@ -80,6 +80,7 @@ fell() {
     fall=$(show "$unit" ActiveExitTimestampMonotonic)
     since=$((fall + offset))
 }
+follow_up() { follow "$(settled)" "mars/$worker up again, and staying up"; }
 settled() { printf '^mars/%s is healthy: running( \\(was [a-z]+\\))?$' "$worker"; }
 
 # The records of mars's own audit trail since the scene began, of one kind: their texts.

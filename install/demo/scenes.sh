@@ -11,7 +11,7 @@ TEXT
     on mars systemctl kill -s KILL web.service
     fell
     watching "the fall"
-    follow "$(settled)"
+    follow_up
     returned "^its own supervisor" "the fall"
     row "web, killed" "mars itself" "$(human "$first")" "$(human "$took")"
 }
@@ -26,7 +26,7 @@ TEXT
     on mars systemctl kill -s KILL agent.service
     fell
     watching "the fall"
-    follow "$(settled)"
+    follow_up
     returned "^ai-core: its watcher saw it dead" "the fall"
     row "agent, killed" "ai-core, by itself" "$(human "$first")" "$(human "$took")"
 }
@@ -42,7 +42,7 @@ TEXT
     on mars systemctl stop agent.service
     fell
     watching "the stop"
-    follow '^mars/agent is dead: .*nobody declared this stop; next repair in '
+    follow '^mars/agent is dead: .*nobody declared this stop; next repair in ' 'the stop announced with the time of its repair'
     local announced=$first
     due=$(reported agent due_in_ms)
     limit=$(records alert mars/agent)
@@ -51,7 +51,7 @@ TEXT
     quote <<<"$limit"
     breathe 2
     order agent
-    follow "$(settled)"
+    follow_up
     wait "$order_pid" || fail "'keyholder relaunch mars/agent' succeeds: $(cat "$OUT/said")"
     source_is "the command's own words"
     quote <"$OUT/said"
@@ -99,7 +99,7 @@ TEXT
     source_is "systemd on mars, after $kills kills"
     quote <<<"$refused"
     watching "the last fall"
-    follow "$(settled)"
+    follow_up
     returned "^ai-core: its watcher saw it dead" "the last fall"
     row "crawler, in its start limit" "ai-core, by itself" "$(human "$first")" "$(human "$took")"
 }
@@ -125,7 +125,7 @@ TEXT
     on mars systemctl kill -s KILL keyholder.service web.service
     fell
     watching "the fall of web"
-    follow "$(settled)"
+    follow_up
     up=$(show "$door" ActiveEnterTimestampMonotonic) took_door=$((up - $(show "$door" ActiveExitTimestampMonotonic)))
     [ "$(show "$door" InvocationID)" != "$before_door" ] || fail "the supervisor on mars is a new run"
     knock=$(on mars sh -c 'journalctl --sync; journalctl -o cat --no-pager -b _PID=1 UNIT=keyholder.socket' | grep 'Incoming traffic' | tail -n 1) ||
@@ -177,7 +177,7 @@ refused_is_told() { records refused '' | grep -qF "$1"; }
 curtain() {
     printf '\n%s\n' "$(paint strong 'In the end')"
     typed ai-core keyholder status
-    on ai-core env COLUMNS=$((COLUMNS - 8)) keyholder status | sed 's/^/       /' # 0: all is well
+    on ai-core env COLUMNS=$((COLUMNS - 8)) keyholder status | sed 's/^./       &/' # 0: all is well
     echo
     told_table
     cat <<TEXT
