@@ -244,10 +244,14 @@ impl Core {
         let deadline = self.answer_within(&request.target_node, request.worker.as_ref(), &verb);
         let handle = neighbour.handle.clone();
         let recorder = self.recorder.clone();
+        let known = neighbour.in_words(&request.target_node);
         tokio::spawn(async move {
             let acts = verb.acts();
             let answer = handle.request(request.worker.as_ref(), verb, &request.because, deadline).await;
-            let verdict = answer.unwrap_or_else(|error| Verdict::Refused(error.refusal()));
+            let verdict = answer.unwrap_or_else(|error| {
+                let Refusal { code, text } = error.refusal();
+                refused(code, format!("{text} ({known})"))
+            });
             if let (true, Some(worker)) = (acts, request.worker) {
                 let target = Target { node: request.target_node, worker };
                 let (served, text) = answered(&target, &verdict);
@@ -295,7 +299,7 @@ impl Core {
                     let (verb, deadline) = (Verb::Relaunch(order), timeout + ANSWER_SLACK);
                     let answer =
                         handle.request(Some(&worker), verb, "its watcher saw it dead", deadline).await;
-                    let verdict = answer.map_err(|error| error.to_string());
+                    let verdict = Box::new(answer.map_err(|error| error.to_string()));
                     let _ = done.send(Done::Errand { target, verdict }).await;
                 });
             }
