@@ -117,7 +117,8 @@ impl Lab {
         text(&output, &format!("lab {args:?}"))
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    /// `tests/lab/lab` for this lab, to be run as the caller likes.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(repo("tests/lab/lab"));
         command.arg("--dir").arg(&self.dir).args(args);
         command

@@ -3,3 +3,6 @@
 
 mod death;
 mod harness;
+mod orders;
+mod speak;
+mod survival;
