@@ -2,6 +2,8 @@
 //! Each one boots a lab of its own, so that they can run side by side and fail alone.
 
 mod death;
+mod degraded;
+mod door;
 mod harness;
 mod orders;
 mod speak;

@@ -16,6 +16,14 @@ use crate::harness::{Lab, address};
 /// How long an answer may take; the door closes whatever is not one of its clients within this.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(8);
 
+/// OpenSSL 3.0 does not read Ed25519 keys that carry their public half (RFC 5958): the same key in the older form (RFC 5208),
+/// and any certificate around it.
+const OWN_KEY: &str = r"
+{ printf '\060\056\002\001\000\060\005\006\003\053\145\160\004\042\004\040'
+  sed /---/d /etc/keyholder/key.pem | base64 -d | tail -c +17 | head -c 32; } >/root/own.der &&
+openssl pkey -inform DER -in /root/own.der -out /root/own.key &&
+openssl req -x509 -key /root/own.key -out /root/own.pem -subj /CN=x -days 1";
+
 /// A connection past TLS or to the local socket, and what comes back over it, frame by frame.
 pub(crate) struct Speech {
     to: Box<dyn Write>,
@@ -37,10 +45,10 @@ impl Speech {
 
     /// A TLS connection to `to` with the key of `node`, by another implementation of TLS than ours, before the hello.
     pub(crate) fn peer(lab: &Lab, node: &str, to: &str) -> Self {
-        lab.sh(node, "openssl req -x509 -key /etc/keyholder/key.pem -out /root/own.pem -subj /CN=x -days 1");
+        lab.sh(node, OWN_KEY);
         let line = format!(
             "exec openssl s_client -quiet -tls1_3 -alpn keyholder/1 -connect {}:7433 \
-             -key /etc/keyholder/key.pem -cert /root/own.pem 2>/dev/null",
+             -key /root/own.key -cert /root/own.pem 2>/dev/null",
             address(to)
         );
         let mut child = lab
@@ -58,7 +66,7 @@ impl Speech {
     /// Says hello as `name` and hears the supervisor's.
     pub(crate) fn greet(mut self, name: &str) -> Self {
         self.say(&json!({"hello": {
-            "node": name, "version": "0", "boot_nonce": "0".repeat(32), "fleet_hash": "0".repeat(64),
+            "node": name, "version": "0", "boot_nonce": "0".repeat(32), "fleet_hash": format!("sha256:{}", "0".repeat(64)),
         }}));
         let hello = self.next().expect("a hello");
         self.nonce = hello["hello"]["boot_nonce"].clone();
