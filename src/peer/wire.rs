@@ -442,6 +442,20 @@ pub struct AuditLine {
     pub text: String,
 }
 
+impl NodeState {
+    /// Its name, as the design and the command line have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Starting => "starting",
+            Self::Leaving => "leaving",
+            Self::SupervisorDead => "supervisor-dead",
+            Self::Unreachable => "unreachable",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 impl Class {
     /// Its name, as on the wire and on the command line.
     pub fn name(self) -> &'static str {

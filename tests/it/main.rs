@@ -1,9 +1,19 @@
 //! Integration tests.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::wildcard_enum_match_arm,
+    clippy::print_stderr,
+    reason = "test code: a failed expectation ends the test, also in helpers outside #[test] functions"
+)]
 
 mod cli;
 mod door;
 mod fleet;
-mod units;
 mod journal;
 mod queue;
 mod store;
+mod systemd;
+mod units;
