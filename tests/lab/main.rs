@@ -15,5 +15,6 @@ mod degraded;
 mod door;
 mod harness;
 mod orders;
+mod reload;
 mod speak;
 mod survival;
