@@ -14,6 +14,7 @@ mod death;
 mod degraded;
 mod door;
 mod harness;
+mod network;
 mod orders;
 mod reload;
 mod speak;
