@@ -22,8 +22,8 @@ use super::gate::{Reason, Seat, Told};
 use super::refusals::Refusals;
 use super::replay::{Replays, Turn};
 use super::wire::{
-    ClientFrame, Hello, MAX_REPLY, NodeReport, NodeState, Outcome, Refusal, RefusalCode, Reply, Request, ServerFrame,
-    Verb, Verdict,
+    ClientFrame, Hello, MAX_REPLY, NodeReport, NodeState, Outcome, Refusal, RefusalCode, Reply, Request,
+    ServerFrame, Verb, Verdict,
 };
 use crate::fleet::Fleet;
 use crate::journal::{Event, Priority, Record};

@@ -82,7 +82,10 @@ fn with_one_clock_at_1970_and_the_other_at_2099_everything_works() {
     relaunched(&verdict);
     assert!(took < 2 * SECOND, "{took:?}");
     // The command line in the other century.
-    lab.sh("ai-core", "LD_PRELOAD=/usr/local/lib/clock.so keyholder relaunch mars/agent && keyholder key probe mars");
+    lab.sh(
+        "ai-core",
+        "LD_PRELOAD=/usr/local/lib/clock.so keyholder relaunch mars/agent && keyholder key probe mars",
+    );
     let before = lab.property("mars", "agent.service", "InvocationID");
     lab.sh("mars", "systemctl kill -s KILL agent.service");
     let run = lab.new_run("mars", "agent.service", &before, SECOND);

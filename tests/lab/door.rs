@@ -53,7 +53,11 @@ impl House {
             (lines.len() > self.refused).then_some(lines)
         });
         assert_eq!(lines.len(), self.refused + 1, "{lines:#?}");
-        assert!(lines.last().is_some_and(|line| line.contains(words)), "{words:?} is not in {:?}", lines.last());
+        assert!(
+            lines.last().is_some_and(|line| line.contains(words)),
+            "{words:?} is not in {:?}",
+            lines.last()
+        );
         self.refused = lines.len();
     }
 
@@ -118,6 +122,14 @@ impl House {
         peer.end();
         self.one_line("4097 bytes");
 
+        let mut peer = Speech::peer(&self.lab, "ai-core", "mars");
+        peer.say(&json!({"hello": {
+            "node": "mars", "version": "0", "boot_nonce": "0".repeat(32), "fleet_hash": format!("sha256:{}", "0".repeat(64)),
+        }}));
+        assert_eq!(peer.verdict().expect("a refusal")["refused"]["code"], "wrong_node");
+        peer.end();
+        self.one_line("the hello says mars");
+
         let mut peer = Speech::peer(&self.lab, "ai-core", "mars").greet("ai-core");
         let begun = Instant::now();
         for byte in framed(good.to_string().as_bytes()).chunks(1).take(4) {
@@ -143,14 +155,20 @@ impl House {
             let after = self.runs();
             assert_eq!(relaunched(&first)["invocation"], after[0].as_str());
             assert_eq!(speech.ask(&order), first, "the copy got another answer");
-            assert_eq!(greet(&self.lab).ask(&order), first, "the copy over another connection got another answer");
+            assert_eq!(
+                greet(&self.lab).ask(&order),
+                first,
+                "the copy over another connection got another answer"
+            );
             assert_eq!(self.runs(), after, "the copy acted");
 
             let pid = self.supervisor();
             self.lab.sh("mars", "systemctl kill -s KILL keyholder.service");
             wait("another supervisor", 5 * SECOND, || {
                 let now = self.supervisor();
-                (now != pid && now != "0" && self.lab.property("mars", "keyholder.service", "SubState") == "running")
+                (now != pid
+                    && now != "0"
+                    && self.lab.property("mars", "keyholder.service", "SubState") == "running")
                     .then_some(())
             });
             speech.end();
@@ -174,7 +192,8 @@ impl House {
                 self.lab.sh("mars", line).trim().parse().expect("a number")
             };
             let (before, begun) = (descriptors(), Instant::now());
-            let crowd = place.within(|| (0..1000).map(|_| knock("mars").expect("it is taken")).collect::<Vec<_>>());
+            let crowd =
+                place.within(|| (0..1000).map(|_| knock("mars").expect("it is taken")).collect::<Vec<_>>());
             let (verdict, took) = relaunch(&self.lab, "ai-core", "mars/agent");
             relaunched(&verdict);
             assert!(took < 2 * SECOND, "{took:?} while they came");
@@ -194,7 +213,8 @@ impl House {
             assert!(lines > self.refused && lines < self.refused + 40, "{} lines", lines - self.refused);
             wait("the flood is over", 5 * SECOND, || {
                 let lines = self.lab.evidence("mars", "refused").len();
-                (std::mem::replace(&mut self.refused, lines) == lines && descriptors() <= before + 4).then_some(())
+                (std::mem::replace(&mut self.refused, lines) == lines && descriptors() <= before + 4)
+                    .then_some(())
             });
         }
     }

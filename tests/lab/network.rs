@@ -119,7 +119,8 @@ fn one_way(lab: &Lab, watch: &mut Watch, way: &str) {
 
 #[test]
 fn thirty_seconds_of_load_on_every_processor_make_nobody_dead() {
-    let lab = Lab::pair("load", &[("agent.service", &service(""))], &format!("agent: {{ {OFTEN} }}"));
+    let lab = Lab::boot_alone("load", &["mars", "ai-core"]);
+    lab.furnish(&[("agent.service", &service(""))], &format!("agent: {{ {OFTEN} }}"));
     let mut watches = [Watch::start(&lab, "ai-core", "mars"), Watch::start(&lab, "mars", "ai-core")];
     let before = lab.property("mars", "keyholder.service", "InvocationID");
     let processors = std::thread::available_parallelism().map_or(2, usize::from);
@@ -140,7 +141,10 @@ fn thirty_seconds_of_load_on_every_processor_make_nobody_dead() {
         lab.new_run("mars", "agent.service", &run, 2 * SECOND);
     }
     for node in ["mars", "ai-core"] {
-        lab.sh(node, &format!("for n in $(seq {processors}); do systemctl is-active -q busy-$n || exit 1; done"));
+        lab.sh(
+            node,
+            &format!("for n in $(seq {processors}); do systemctl is-active -q busy-$n || exit 1; done"),
+        );
     }
     for watch in &mut watches {
         while let Some((_, state)) = watch.next(Duration::ZERO) {

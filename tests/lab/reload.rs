@@ -64,7 +64,10 @@ fn a_broken_file(lab: &Lab, fleet: &str) {
         degraded(lab, "ai-core", "mars").iter().any(|text| text.contains("old configuration")).then_some(())
     });
     let told = lab.evidence("mars", "degraded");
-    assert!(told.iter().any(|line| line.contains("reload refused") && line.contains("watched_bye")), "{told:?}");
+    assert!(
+        told.iter().any(|line| line.contains("reload refused") && line.contains("watched_bye")),
+        "{told:?}"
+    );
     // All that the old file says is still in force.
     assert_eq!(lab.worker("ai-core", "mars", "agent")["class"], "healthy");
     reload(lab, "mars", fleet);
@@ -117,7 +120,8 @@ fn a_peer_that_is_shut_out(lab: &Lab, fleet: &str) {
         let line = "ss -Htn state established '( sport = :7433 )' src 192.0.2.10 dst 192.0.2.40 | wc -l";
         lab.sh("mars", line).trim().parse::<u32>().expect("a number")
     };
-    let without = fleet.replace("    address: 192.0.2.40:7433", "    disabled: true\n    address: 192.0.2.40:7433");
+    let without =
+        fleet.replace("    address: 192.0.2.40:7433", "    disabled: true\n    address: 192.0.2.40:7433");
     assert_ne!(without, fleet);
     assert_eq!(connections(), 1);
     reload(lab, "mars", &without);
@@ -155,7 +159,10 @@ fn a_new_key(lab: &Lab, fleet: &str) {
     for node in ["mars", "ai-core"] {
         reload(lab, node, &both);
     }
-    lab.sh("ai-core", "keyholder key probe --next && keyholder key switch && systemctl restart keyholder.service");
+    lab.sh(
+        "ai-core",
+        "keyholder key probe --next && keyholder key switch && systemctl restart keyholder.service",
+    );
     let last = fleet.replace(&old, &new);
     for node in ["mars", "ai-core"] {
         reload(lab, node, &last);
@@ -186,7 +193,11 @@ fn an_upgrade(lab: &Lab) {
     });
     // One that does not run is not kept.
     let before = running(lab, "keyholder.service");
-    lab.write("mars", "/root/broken", "#!/bin/sh\n[ \"$1\" != supervise ] || exit 1\nexec /root/keyholder \"$@\"\n");
+    lab.write(
+        "mars",
+        "/root/broken",
+        "#!/bin/sh\n[ \"$1\" != supervise ] || exit 1\nexec /root/keyholder \"$@\"\n",
+    );
     let output = lab.try_sh("mars", "chmod 755 /root/broken && /root/src/install.sh --binary /root/broken");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert_ne!(running(lab, "keyholder.service"), before);
