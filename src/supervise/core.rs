@@ -24,6 +24,9 @@ const BOOT_AT_MOST: Duration = Duration::from_secs(300);
 /// How many changes a subscriber may lag behind before it is sent a whole snapshot instead.
 const CHANGES_KEPT: usize = 128;
 
+/// How soon a change of what is degraded may follow another: the sentences count seconds and records.
+const DEGRADED_AGAIN: Duration = Duration::from_secs(1);
+
 /// What ended in a task of its own and comes back to the loop.
 pub(super) enum Done {
     /// A relaunch of a worker of this node.
@@ -43,6 +46,8 @@ pub(super) struct Core {
     pub(super) bus_lost: Option<String>,
     /// Why the last reload was refused, while the old configuration is kept.
     pub(super) stale_config: Option<String>,
+    /// What was degraded when this node was last published, and when that was.
+    pub(super) published: (Vec<String>, Moment),
     pub(super) systemd: Systemd,
     pub(super) store: StoreHandle,
     pub(super) recorder: Recorder,
@@ -183,8 +188,10 @@ impl Core {
     }
 
     /// Publishes the node as a whole.
-    pub(super) fn publish_node(&self, now: Moment) {
-        let update = Arc::new(Update::Node(self.node_report(now)));
+    pub(super) fn publish_node(&mut self, now: Moment) {
+        let report = self.node_report(now);
+        self.published = (report.degraded.clone(), now);
+        let update = Arc::new(Update::Node(report));
         let _ = self.own.send(update.clone());
         let _ = self.all.send(update);
     }
@@ -221,6 +228,11 @@ impl Core {
             .collect();
         for name in due {
             self.look(&name, now);
+        }
+        // The disk and the journal fail in threads of their own, which do not wake this loop.
+        let (told, at) = &self.published;
+        if now.since(*at) >= DEGRADED_AGAIN && self.degraded() != *told {
+            self.publish_node(now);
         }
         let errands = self.errands(now);
         self.workers

@@ -87,6 +87,8 @@ impl Neighbour {
 
     pub(super) fn snapshot(&mut self, report: NodeReport, now: Moment) {
         self.degraded = report.degraded;
+        // It may have taken another fleet file since its hello.
+        self.fleet_hash = report.fleet_hash.or(self.fleet_hash);
         let mut before = std::mem::take(&mut self.workers);
         for report in report.workers {
             let errand = before.remove(&report.worker).map_or(Run::Idle, |seen| seen.errand);

@@ -10,6 +10,14 @@
     reason = "test code: a failed expectation ends the test, also in helpers outside #[test] functions"
 )]
 
+mod clock;
 mod death;
 mod demo;
+mod degraded;
+mod door;
 mod harness;
+mod network;
+mod orders;
+mod reload;
+mod speak;
+mod survival;
