@@ -3,7 +3,7 @@
 mod cli;
 mod door;
 mod fleet;
-mod units;
 mod journal;
 mod queue;
 mod store;
+mod units;
