@@ -86,17 +86,20 @@ impl Core {
     pub(super) fn look(&mut self, name: &WorkerName, now: Moment) {
         let host = self.host;
         let Some(worker) = self.workers.get_mut(name) else { return };
-        let before = worker.class(now);
         worker.health = classify(&worker.seen, host);
-        let class = worker.class(now);
-        if class != before {
-            worker.since = now;
-        }
         let event = Event::Seen { health: worker.health.clone(), invocation: worker.invocation() };
-        let published = class != before;
-        if published {
+        let shown = worker.shown(now);
+        if shown != worker.shown {
+            // Also a new run or another reason within the same class: a watcher's order is about the run it was shown.
+            let (before, class) = (worker.shown.class, shown.class);
+            worker.shown = shown;
+            if class != before {
+                worker.since = now;
+            }
             self.publish(name, now);
-            self.record_class(name, before, now);
+            if class != before {
+                self.record_class(name, before, now);
+            }
         }
         self.judge(name, &event, now);
     }

@@ -15,6 +15,8 @@ pub(super) struct Worker {
     pub(super) state: WorkerState,
     pub(super) seen: Observation,
     pub(super) health: Health,
+    /// What watchers were last shown of it.
+    pub(super) shown: Shown,
     /// Since when it has been in its present class.
     pub(super) since: Moment,
     pub(super) last_act: Option<(Moment, String)>,
@@ -23,6 +25,14 @@ pub(super) struct Worker {
     /// The relaunch that is settling, for those who wait for its verification.
     pub(super) relaunched: Option<Relaunched>,
     pub(super) waiters: Vec<Waiter>,
+}
+
+/// What a watcher is shown anew as soon as it changes.
+#[derive(PartialEq, Eq)]
+pub(super) struct Shown {
+    pub(super) class: Class,
+    invocation: Option<InvocationId>,
+    why: String,
 }
 
 /// Somebody who ordered a relaunch and waits for its outcome.
@@ -41,7 +51,8 @@ impl Worker {
             spec,
             state,
             seen: Observation::Failed(blind.clone()),
-            health: Health::Unknown(blind),
+            health: Health::Unknown(blind.clone()),
+            shown: Shown { class: Class::Unknown, invocation: None, why: blind },
             since: now,
             last_act: None,
             because: String::new(),
@@ -65,6 +76,10 @@ impl Worker {
             Health::Dead(_) => Class::Dead,
             Health::Unknown(_) => Class::Unknown,
         }
+    }
+
+    pub(super) fn shown(&self, now: Moment) -> Shown {
+        Shown { class: self.class(now), invocation: self.invocation(), why: self.why() }
     }
 
     fn why(&self) -> String {
