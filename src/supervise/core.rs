@@ -131,6 +131,9 @@ impl Core {
         if changed {
             self.publish(name, now);
         }
+        if let Some(worker) = self.workers.get_mut(name) {
+            worker.disappoint();
+        }
     }
 
     fn save(&self, name: &WorkerName) {

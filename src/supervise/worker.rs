@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::acts::journal_of;
 use crate::fleet::Worker as Spec;
 use crate::judge::{Death, Health, Observation, Phase, UnitSnapshot, Wait, WorkerState};
-use crate::peer::wire::{Class, Explanation, Outcome, Relaunched, Verdict, WorkerReport};
+use crate::peer::wire::{Class, Explanation, Outcome, RelaunchFailed, Relaunched, Verdict, WorkerReport};
 use crate::vocabulary::{InvocationId, Moment, NodeName, WorkerName, human};
 
 /// A worker as the supervisor's loop owns it.
@@ -102,6 +103,9 @@ impl Worker {
                 format!("nobody declared this stop: back in {}", human(due.since(now)))
             }
             Phase::Waiting { why: Wait::Grace, .. } => "its watchers repair it after the grace".to_owned(),
+            Phase::Waiting { due, why: Wait::Hold, .. } => {
+                format!("back when the hold ends, in {}", human(due.since(now)))
+            }
             Phase::Waiting { failures, why: Wait::Backoff, .. } => {
                 format!("try {failures} failed; the next follows")
             }
@@ -238,6 +242,39 @@ impl Worker {
             let result = Relaunched { shared: waiter.shared, ..result.clone() };
             let _ = waiter.reply.send(Verdict::Outcome(Outcome::Relaunched(result)));
         }
+    }
+
+    /// Answers those who still wait although neither a relaunch nor its verification is under way any more: whatever came
+    /// between, what they wait for does not come.
+    pub(super) fn disappoint(&mut self) {
+        match self.state.phase {
+            Phase::Repairing { .. } | Phase::Settling { .. } => return,
+            Phase::Watching
+            | Phase::Waiting { .. }
+            | Phase::LeftToPeers
+            | Phase::Quarantined { .. }
+            | Phase::Stranded => {}
+        }
+        if self.waiters.is_empty() {
+            return;
+        }
+        let waiters = std::mem::take(&mut self.waiters);
+        let (why, job, took_us) = match &self.relaunched {
+            Some(done) => {
+                let why = format!("it was started and did not stay up: {}", self.health_text());
+                (why, Some("done".to_owned()), done.took_us)
+            }
+            None => ("systemd did not say in time what came of the order".to_owned(), None, 0),
+        };
+        let unit = self.spec.unit.clone();
+        tokio::spawn(async move {
+            let log = journal_of(&unit).await;
+            let verdict = Verdict::Outcome(Outcome::Failed(RelaunchFailed { unit, why, job, took_us, log }));
+            for waiter in waiters {
+                // Whoever has gone meanwhile reads the outcome in the status.
+                let _ = waiter.reply.send(verdict.clone());
+            }
+        });
     }
 
     /// The text of its present health, for records.

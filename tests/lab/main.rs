@@ -1,5 +1,14 @@
 //! Scenarios on real nodes: systemd, D-Bus, journald and the network are what they are in production.
 //! Each one boots a lab of its own, so that they can run side by side and fail alone.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::wildcard_enum_match_arm,
+    clippy::print_stderr,
+    reason = "test code: a failed expectation ends the test, also in helpers outside #[test] functions"
+)]
 
 mod boot;
 mod death;

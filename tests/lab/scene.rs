@@ -18,8 +18,8 @@ pub(crate) const SECOND: Duration = Duration::from_secs(1);
 /// Which units a scenario needs on `mars`, each with its file, and whether it runs before keyholder is installed.
 pub(crate) type Units<'a> = &'a [(&'a str, String)];
 
-/// Boots nodes of which the first is `mars` with these units (all but those whose file says "# not started" run) and
-/// these workers, watched by all the others.
+/// Boots nodes of which the first is `mars` with these units and these workers, watched by all the others. Every unit
+/// runs, except those whose file says "# not started"; with "# masked" it is masked, with `WantedBy=` enabled.
 pub(crate) fn house(name: &'static str, nodes: &[&'static str], units: Units, workers: &str) -> Lab {
     let lab = Lab::boot(name, nodes);
     let mut script = String::from("set -e\n");
@@ -28,7 +28,13 @@ pub(crate) fn house(name: &'static str, nodes: &[&'static str], units: Units, wo
     }
     let run: Vec<&str> =
         units.iter().filter(|(_, body)| !body.contains("# not started")).map(|(unit, _)| *unit).collect();
-    let _ = write!(script, "systemctl daemon-reload\nsystemctl start {}\n", run.join(" "));
+    script.push_str("systemctl daemon-reload\n");
+    for (verb, mark) in [("enable", "WantedBy="), ("mask", "# masked")] {
+        for (unit, _) in units.iter().filter(|(_, body)| body.contains(mark)) {
+            let _ = writeln!(script, "systemctl --quiet {verb} {unit}");
+        }
+    }
+    let _ = writeln!(script, "systemctl start {}", run.join(" "));
     lab.sh("mars", &script);
     lab.install();
     let watchers = &nodes[1..];
