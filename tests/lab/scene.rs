@@ -139,7 +139,7 @@ impl Lab {
 
     /// The supervisor of `mars` saw the worker stay up after its last relaunch.
     pub(crate) fn verified(&self, worker: &str) {
-        wait(&format!("{worker} has stayed up"), 5 * SECOND, || {
+        wait(&format!("{worker} has stayed up"), 10 * SECOND, || {
             let acted = self.records("mars", "acted", &format!("mars/{worker}"), "");
             acted.last().is_some_and(|line| line.text.contains("stayed up")).then_some(())
         });
