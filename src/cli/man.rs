@@ -26,7 +26,7 @@ const FILES: [(&str, &str); 6] = [
         "/etc/keyholder/fleet.yaml",
         "the fleet: nodes, workers, who watches whom, who may do what; the same on every node",
     ),
-    ("/etc/keyholder/node", "what the fleet file calls this host, if it is not its short host name"),
+    ("/etc/keyholder/node", "what the fleet file calls this host"),
     ("/etc/keyholder/key.pem", "this node's private key; mode 0600, never leaves the host"),
     ("/var/lib/keyholder/", "the supervisor's state: counters, holds, quarantines and the audit trail"),
     (
@@ -106,11 +106,14 @@ fn page(command: &Command) -> anyhow::Result<String> {
             roff.control("TP", []).text([bold(file)]).text([roman(what)]);
         }
     }
-    roff.control("SH", ["EXAMPLES"]).control("nf", []);
-    for line in examples(command, main).lines() {
-        roff.text([roman(line.trim_start())]);
+    let examples = examples(command, main);
+    if !examples.is_empty() {
+        roff.control("SH", ["EXAMPLES"]).control("nf", []);
+        for line in examples.lines() {
+            roff.text([roman(line.trim_start())]);
+        }
+        roff.control("fi", []);
     }
-    roff.control("fi", []);
     if !main {
         roff.control("SH", ["SEE ALSO"]).text([bold("keyholder"), roman("(1)")]);
     }

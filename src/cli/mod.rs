@@ -49,7 +49,9 @@ pub enum Command {
     Explain(explain::ExplainArgs),
     Audit(audit::AuditArgs),
     Doctor(doctor::DoctorArgs),
+    #[command(about = "Validate the fleet file, offline")]
     Check(check::CheckArgs),
+    #[command(about = "Make, show, probe and rotate this node's key")]
     Key(key::KeyArgs),
     Supervise(supervise::SuperviseArgs),
     Completions(completions::CompletionsArgs),

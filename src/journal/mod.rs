@@ -1,5 +1,6 @@
 //! Evidence: what was seen, decided and done, first into our own database, then into the journal.
 
+mod bridge;
 mod emit;
 mod event;
 mod inside;
@@ -7,6 +8,7 @@ mod journald;
 mod read;
 mod record;
 
+pub use bridge::take_warnings;
 pub(crate) use emit::{Journal, Line};
 pub use event::{Event, Priority};
 pub(crate) use inside::Inside;

@@ -170,9 +170,9 @@ mod tests {
 
     #[test]
     fn the_ways_of_being_dead_are_told_apart() {
-        let dead = |unit: UnitSnapshot| match health(unit) {
-            Health::Dead(death) => death,
-            other => panic!("{other:?}"),
+        let dead = |unit: UnitSnapshot| {
+            let Health::Dead(death) = health(unit) else { panic!("it is down") };
+            death
         };
         let failed = unit(ActiveState::Failed, "failed");
         assert_eq!(dead(failed.clone()), Death::Crashed { systemd_may_restart: false });

@@ -47,6 +47,12 @@ impl Channel {
         Ok(timeout(FRAME_DEADLINE, written).await.map_err(|_| WireError::NotTaken)??)
     }
 
+    /// Ends the sending side in good order, so that the other one knows that nothing was lost.
+    pub(super) async fn end(&mut self) {
+        // If it fails, the connection has ended in bad order, and nothing is left to be done.
+        let _ = self.carrier.shutdown().await;
+    }
+
     /// Ends the sending side and waits a moment for the other side to read and close.
     pub(super) async fn close(mut self) {
         let rest = async {

@@ -47,12 +47,21 @@ impl Pool {
     }
 }
 
+/// Why a connection has to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// There were too many of its kind, and a newer one came.
+    Crowded,
+    /// The door closes.
+    Closing,
+}
+
 #[derive(Debug)]
 struct Occupant {
     pool: Pool,
     /// Whether a byte has come from it. A genuine client speaks first and at once.
     spoke: bool,
-    cut: Option<oneshot::Sender<&'static str>>,
+    cut: Option<oneshot::Sender<Reason>>,
 }
 
 #[derive(Debug, Default)]
@@ -75,7 +84,7 @@ impl Seats {
         let Some(leaves) = silent.or_else(|| others().next()).map(|(id, _)| *id) else { return false };
         if let Some(cut) = self.taken.get_mut(&leaves).and_then(|o| o.cut.take()) {
             // If its task has ended meanwhile the seat is free anyway.
-            let _ = cut.send("there were too many connections of its kind, and a newer one came");
+            let _ = cut.send(Reason::Crowded);
         }
         true
     }
@@ -99,10 +108,10 @@ impl Gate {
     }
 
     /// Tells every connection to go.
-    pub(super) fn close_all(&self, why: &'static str) {
+    pub(super) fn close_all(&self) {
         for occupant in self.lock().taken.values_mut() {
             if let Some(cut) = occupant.cut.take() {
-                let _ = cut.send(why);
+                let _ = cut.send(Reason::Closing);
             }
         }
     }
@@ -139,12 +148,12 @@ pub(super) struct Seat {
 
 /// Where a connection hears that it has to go.
 #[derive(Debug)]
-pub(super) struct Told(oneshot::Receiver<&'static str>);
+pub(super) struct Told(oneshot::Receiver<Reason>);
 
 impl Told {
     /// Waits until it has to go, and says why. Cancel safe.
-    pub(super) async fn why(&mut self) -> &'static str {
-        (&mut self.0).await.unwrap_or("the door closes")
+    pub(super) async fn why(&mut self) -> Reason {
+        (&mut self.0).await.unwrap_or(Reason::Closing)
     }
 }
 

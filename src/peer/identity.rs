@@ -167,7 +167,7 @@ pub fn generate(path: &Path, replace: bool) -> Result<Identity, IdentityError> {
     let identity = Identity::from_key(&key, ED25519)?;
     let fail = |source| IdentityError::Io { doing: "write", path: path.to_owned(), source };
     let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let temporary = directory.join(format!(".keyholder-{}.tmp", std::process::id()));
+    let temporary = temporary_in(directory);
     let stored = (|| {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
         file.write_all(key.serialize_pem().as_bytes())?;
@@ -190,6 +190,27 @@ pub fn generate(path: &Path, replace: bool) -> Result<Identity, IdentityError> {
             fail(error)
         }
     })
+}
+
+/// Puts the next key in the place of the present one, which is kept as [`OLD_FILE`]. At no moment is there no key.
+///
+/// # Errors
+/// What the system reports; the present key is unchanged then.
+pub fn activate_next(directory: &Path) -> Result<(), IdentityError> {
+    let (key, next, old) = (directory.join(KEY_FILE), directory.join(NEXT_FILE), directory.join(OLD_FILE));
+    let temporary = temporary_in(directory);
+    let fail = |source| IdentityError::Io { doing: "write", path: key.clone(), source };
+    match std::fs::hard_link(&key, &temporary) {
+        Ok(()) => std::fs::rename(&temporary, &old).map_err(fail)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(fail(error)),
+    }
+    std::fs::rename(&next, &key).map_err(fail)?;
+    File::open(directory).and_then(|directory| directory.sync_all()).map_err(fail)
+}
+
+fn temporary_in(directory: &Path) -> PathBuf {
+    directory.join(format!(".keyholder-{}.tmp", std::process::id()))
 }
 
 const ED25519: &str = "Ed25519";

@@ -13,11 +13,11 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::channel::{Carrier, Channel};
 use super::desk::{Asker, Desk};
-use super::gate::{Entry, Gate, Pool, Seat};
+use super::gate::{Entry, Gate, Pool, Reason, Seat};
 use super::identity::Identity;
 use super::refusals::Refusals;
 use super::replay::Replays;
-use super::session::{Room, Session};
+use super::session::{CROWDED, Room, Session};
 use super::socket::tune;
 use super::tls::{Distrust, Server, TlsError};
 use super::wire::MAX_REQUEST;
@@ -78,7 +78,7 @@ pub async fn serve(
     }
     shutdown.await;
     loops.abort_all();
-    door.gate.close_all("the supervisor ends");
+    door.gate.close_all();
     let by = Instant::now() + CLOSING;
     while door.gate.count() > 0 && Instant::now() < by {
         sleep(Duration::from_millis(5)).await;
@@ -154,7 +154,10 @@ impl Door {
             met = timeout_at(by, self.authenticate(stream, &seat)) => {
                 met.unwrap_or_else(|_| Err("it did not prove who it is within 5 s".to_owned()))
             }
-            why = told.why() => Err(why.to_owned()),
+            reason = told.why() => match reason {
+                Reason::Crowded => Err(CROWDED.to_owned()),
+                Reason::Closing => return,
+            },
         };
         match met {
             Ok((carrier, node, pin)) => {

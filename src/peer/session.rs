@@ -6,9 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::oneshot;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
@@ -18,7 +18,7 @@ use super::channel::Channel;
 use super::codec::{WireError, decode_client, encode, no_request, req_id_in};
 use super::desk::{Asker, Desk, Order, Subscription, Update, View};
 use super::feed::{Feed, News};
-use super::gate::{Seat, Told};
+use super::gate::{Reason, Seat, Told};
 use super::refusals::Refusals;
 use super::replay::{Replays, Turn};
 use super::wire::{
@@ -37,6 +37,11 @@ const UNDER_WAY: usize = 8;
 /// start timeout: this only ends what the supervisor has forgotten.
 const ORDER_DEADLINE: Duration = Duration::from_secs(900);
 
+/// How long the last words may take when the supervisor ends.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+/// What the audit trail says of a connection that had to make room.
+pub(super) const CROWDED: &str = "there were too many connections of its kind, and a newer one came";
+
 /// What all sessions share.
 #[derive(Debug, Clone)]
 pub(super) struct Room {
@@ -53,6 +58,17 @@ enum End {
     Refused(ReqId, Refusal),
     /// It is cut without a word, and this is why.
     Cut(String),
+    /// The supervisor ends.
+    Closing,
+}
+
+impl From<Reason> for End {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::Crowded => Self::Cut(CROWDED.to_owned()),
+            Reason::Closing => Self::Closing,
+        }
+    }
 }
 
 impl From<WireError> for End {
@@ -94,6 +110,8 @@ impl Session {
         };
         match end {
             End::Gone => {}
+            // Whatever comes of it, this is the end.
+            End::Closing => drop(timeout(LAST_WORDS, self.last_words()).await),
             End::Cut(why) => self.tell(self.record(Event::Refused, format!("its connection was cut: {why}"))),
             End::Refused(req_id, refusal) => {
                 self.tell(self.record(Event::Refused, refusal.text.clone()));
@@ -105,10 +123,22 @@ impl Session {
         drop(seat);
     }
 
+    /// What is already known still goes out: verdicts, and above all that this host is leaving.
+    async fn last_words(&mut self) -> Result<(), End> {
+        while let Some(Some((req_id, verdict))) = self.under_way.next().now_or_never() {
+            self.answer(req_id, verdict).await?;
+        }
+        while let Some(news @ News::Changed(_)) = self.feed.next().now_or_never() {
+            self.report(news).await?;
+        }
+        self.channel.end().await;
+        Ok(())
+    }
+
     async fn greet(&mut self, told: &mut Told, hello_by: Instant) -> Result<(), End> {
         let first = tokio::select! {
             first = timeout_at(hello_by, self.channel.read()) => first,
-            why = told.why() => return Err(End::Cut(why.to_owned())),
+            reason = told.why() => return Err(reason.into()),
         };
         let first = first.map_err(|_| End::Cut("no hello came in time".to_owned()))??.ok_or(End::Gone)?;
         match decode_client(&first)? {
@@ -167,10 +197,10 @@ impl Session {
             news = self.feed.next() => self.report(news).await,
             changed = self.fleet.changed() => match changed {
                 Ok(()) => self.reloaded(),
-                Err(_) => Err(End::Cut("the supervisor ends".to_owned())),
+                Err(_) => Err(End::Closing),
             },
             () = sleep_until(keepalive), if follows => self.send(&ServerFrame::Keepalive).await,
-            why = told.why() => Err(End::Cut(why.to_owned())),
+            reason = told.why() => Err(reason.into()),
         }
     }
 
@@ -236,7 +266,8 @@ impl Session {
             Turn::Wait(verdict) => return Ok(verdict),
             Turn::Act(verdict) => verdict,
         };
-        self.room.desk.recorder.record(self.about(request, Event::Ordered, request.because.clone()));
+        let text = format!("{}: {}", request.verb.name(), request.because);
+        self.room.desk.recorder.record(self.about(request, Event::Ordered, text));
         if let Err(refusal) = self.put(order) {
             replays.forget(&self.asker, request.req_id);
             return Err(refusal);

@@ -21,6 +21,9 @@ const ATTEMPT: Duration = Duration::from_secs(2);
 /// A peer sends something each second; after this long without a word it is gone. Two keepalives and a half, so that
 /// one lost packet does not count, and still under the three seconds that a watcher has.
 const SILENCE: Duration = Duration::from_millis(2500);
+/// How long a request waits for a connection. A supervisor that gave up by itself is back after two seconds, and whoever
+/// asks about a host that is down wants to know soon.
+const CONNECTED: Duration = Duration::from_secs(5);
 /// The first and the longest pause between attempts, before jitter.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 /// A connection that held this long is worth a new one at once; one that ended sooner waits, or two sides that disagree
@@ -114,12 +117,12 @@ impl PeerHandle {
         };
         let mut sent: Option<(BootNonce, LinkError)> = None;
         loop {
-            let link = match (timeout_at(by, self.live()).await, &sent) {
+            let connected_by = by.min(Instant::now() + CONNECTED);
+            let link = match (timeout_at(connected_by, self.live()).await, &sent) {
                 (Ok(Some(link)), _) => link,
                 (Ok(None) | Err(_), Some((_, error))) => return Err(error.clone()),
                 (Ok(None) | Err(_), None) => {
-                    let (node, ms) = (&self.node, deadline.as_millis());
-                    return Err(LinkError::NotSent(format!("no connection to {node} within {ms} ms")));
+                    return Err(LinkError::NotSent(format!("there is no connection to {}", self.node)));
                 }
             };
             let boot_nonce = link.server().boot_nonce;

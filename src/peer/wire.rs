@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use super::codec::{decode_client, decode_server, encode};
 use crate::fleet::{BlastRadius, Right};
 use crate::vocabulary::{BootNonce, FleetHash, InvocationId, NodeName, ReqId, UnitName, WorkerName};
 
@@ -440,6 +441,20 @@ pub struct AuditLine {
     pub subject: String,
     /// What was done or refused and why.
     pub text: String,
+}
+
+impl NodeState {
+    /// Its name, as the design and the command line have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Starting => "starting",
+            Self::Leaving => "leaving",
+            Self::SupervisorDead => "supervisor-dead",
+            Self::Unreachable => "unreachable",
+            Self::Unknown => "unknown",
+        }
+    }
 }
 
 impl Class {

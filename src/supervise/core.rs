@@ -29,7 +29,7 @@ pub(super) enum Done {
     /// A relaunch of a worker of this node.
     Relaunch { worker: WorkerName, end: Box<Relaunch>, log: Vec<String> },
     /// An order that this node gave to a neighbour as its watcher.
-    Errand { target: Target, verdict: Result<Verdict, String> },
+    Errand { target: Target, verdict: Box<Result<Verdict, String>> },
 }
 
 /// The supervisor's state and its handles to the outside.

@@ -174,6 +174,11 @@ impl Neighbour {
         }
     }
 
+    /// What is known of the node, for somebody whose order could not be passed on.
+    pub(super) fn in_words(&self, node: &NodeName) -> String {
+        format!("{node} was last seen {}: {}", self.state.name(), self.why)
+    }
+
     pub(super) fn since(&self) -> Moment {
         self.since
     }

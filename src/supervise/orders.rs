@@ -243,9 +243,13 @@ impl Core {
         }
         let deadline = self.answer_within(&request.target_node, request.worker.as_ref(), &verb);
         let handle = neighbour.handle.clone();
+        let known = neighbour.in_words(&request.target_node);
         tokio::spawn(async move {
             let answer = handle.request(request.worker.as_ref(), verb, &request.because, deadline).await;
-            let _ = reply.send(answer.unwrap_or_else(|error| Verdict::Refused(error.refusal())));
+            let _ = reply.send(answer.unwrap_or_else(|error| {
+                let Refusal { code, text } = error.refusal();
+                refused(code, format!("{text} ({known})"))
+            }));
         });
     }
 
@@ -286,7 +290,7 @@ impl Core {
                     let (verb, deadline) = (Verb::Relaunch(order), timeout + ANSWER_SLACK);
                     let answer =
                         handle.request(Some(&worker), verb, "its watcher saw it dead", deadline).await;
-                    let verdict = answer.map_err(|error| error.to_string());
+                    let verdict = Box::new(answer.map_err(|error| error.to_string()));
                     let _ = done.send(Done::Errand { target, verdict }).await;
                 });
             }

@@ -94,11 +94,10 @@ impl Core {
             | Say::CameBack
             | Say::HoldEnded => {}
         }
-        worker.last_act = match say {
-            Say::Recovered => worker.last_act.take(),
-            _ if kind == Kind::Acted => Some((now, text.clone())),
-            _ => worker.last_act.take(),
-        };
+        // That it stayed up is no act of its own: the relaunch before it is what people look for.
+        if kind == Kind::Acted && say != Say::Recovered {
+            worker.last_act = Some((now, text.clone()));
+        }
         self.recorder.record(Record::local(kind, priority, target, text));
     }
 }

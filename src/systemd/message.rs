@@ -159,3 +159,6 @@ pub(super) fn text(message: &Message) -> Result<String, Error> {
     let value: Variant<'_> = body.deserialize()?;
     value.text().map(str::to_owned).ok_or(Error::IncorrectType)
 }
+
+#[cfg(test)]
+mod tests;

@@ -224,3 +224,6 @@ impl Order {
         Next::Finished
     }
 }
+
+#[cfg(test)]
+mod tests;

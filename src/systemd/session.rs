@@ -24,7 +24,7 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// … and while PID 1 reloads: generators are cut off after 90 s, by systemd's default.
 const RELOADING: Duration = Duration::from_secs(100);
 /// How often everything is compared with what PID 1 says, in case a signal was missed.
-const SAFETY_POLL: Duration = Duration::from_secs(30);
+const SAFETY_POLL: Duration = Duration::from_secs(10);
 /// How many units are read at once. The bus allows 128 unanswered calls per connection.
 const WINDOW: usize = 16;
 /// How long PID 1 may be away from the bus before the bus counts as lost. A re-executed PID 1 is back within 50 ms.

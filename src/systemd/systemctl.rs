@@ -219,4 +219,4 @@ pub(super) fn printable(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

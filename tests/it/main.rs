@@ -1,4 +1,13 @@
 //! Integration tests.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::wildcard_enum_match_arm,
+    clippy::print_stderr,
+    reason = "test code: a failed expectation ends the test, also in helpers outside #[test] functions"
+)]
 
 mod cli;
 mod door;
@@ -6,4 +15,5 @@ mod fleet;
 mod journal;
 mod queue;
 mod store;
+mod systemd;
 mod units;

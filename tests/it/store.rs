@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -56,20 +56,21 @@ fn myself(test: &str) -> Vec<String> {
     [&exe, "--exact", test, "--nocapture"].map(str::to_owned).to_vec()
 }
 
-/// Runs the test once more in a mount namespace of its own, where `true` is returned: its mounts end with it, also
-/// when it fails or is killed. Needs root, which the supervisor is.
-fn in_own_mounts(test: &str) -> bool {
-    if std::env::var_os(CHILD).is_some() {
-        return true;
+/// Runs the test once more in a mount namespace of its own, where a directory to mount on is returned: its mounts end
+/// with it, also when it fails or is killed. Needs root, which the supervisor is.
+fn in_own_mounts(test: &str) -> Option<PathBuf> {
+    if let Some(dir) = std::env::var_os(CHILD) {
+        return Some(dir.into());
     }
+    let dir = TempDir::new().unwrap();
     let status = Command::new("unshare")
         .args(["--mount", "--propagation", "private", "--"])
         .args(myself(test))
-        .env(CHILD, "1")
+        .env(CHILD, dir.path())
         .status()
         .unwrap();
-    assert!(status.success(), "these tests mount file systems and need root");
-    false
+    assert!(status.success(), "failed, see above (these tests mount file systems and need root)");
+    None
 }
 
 fn mount(options: &str, at: &Path) {
@@ -87,17 +88,14 @@ fn fill(dir: &Path) {
 
 #[test]
 fn a_full_disk_is_said_survived_and_left_behind() {
-    if !in_own_mounts("store::a_full_disk_is_said_survived_and_left_behind") {
-        return;
-    }
-    let dir = TempDir::new().unwrap();
-    mount("size=2m,mode=700", dir.path());
-    let evidence = start(dir.path());
+    let Some(dir) = in_own_mounts("store::a_full_disk_is_said_survived_and_left_behind") else { return };
+    mount("size=2m,mode=700", &dir);
+    let evidence = start(&dir);
     record(&evidence, "before");
     save(&evidence, "1");
     assert!(flushed(&evidence) && degraded(&evidence).is_empty(), "{}", degraded(&evidence));
 
-    fill(dir.path());
+    fill(&dir);
     let mut n = 0;
     wait_for("the disk is noticed to be full", || {
         n += 1;
@@ -119,7 +117,7 @@ fn a_full_disk_is_said_survived_and_left_behind() {
     record(&evidence, "still quick");
     assert!(began.elapsed() < Duration::from_millis(100));
 
-    fs::remove_file(dir.path().join("filler")).unwrap();
+    fs::remove_file(dir.join("filler")).unwrap();
     wait_for("it recovers by itself", || degraded(&evidence).is_empty());
     assert!(flushed(&evidence));
     let lines = block_on(evidence.store.audit(1000)).unwrap();
@@ -127,60 +125,54 @@ fn a_full_disk_is_said_survived_and_left_behind() {
     assert!(lines.iter().any(|line| line.text.contains("records are lost")), "and what is missing");
     drop(evidence);
 
-    wait_for("the file is closed", || store::read_audit(dir.path(), 1).is_ok());
-    let again = start(dir.path());
+    wait_for("the file is closed", || store::read_audit(&dir, 1).is_ok());
+    let again = start(&dir);
     assert_eq!(again.loaded.workers[&"write".parse().unwrap()].json, "more 4999");
 }
 
 #[test]
 fn a_disk_that_is_full_from_the_start_gives_an_empty_beginning() {
-    if !in_own_mounts("store::a_disk_that_is_full_from_the_start_gives_an_empty_beginning") {
+    let Some(dir) = in_own_mounts("store::a_disk_that_is_full_from_the_start_gives_an_empty_beginning")
+    else {
         return;
-    }
-    let dir = TempDir::new().unwrap();
-    mount("size=64k,mode=700", dir.path());
-    fill(dir.path());
-    let evidence = start(dir.path());
+    };
+    mount("size=64k,mode=700", &dir);
+    fill(&dir);
+    let evidence = start(&dir);
     assert!(evidence.loaded.workers.is_empty());
     save(&evidence, "1");
     wait_for("degraded", || degraded(&evidence).contains("is full"));
     assert!(!flushed(&evidence));
-    fs::remove_file(dir.path().join("filler")).unwrap();
+    fs::remove_file(dir.join("filler")).unwrap();
     wait_for("whole", || flushed(&evidence) && degraded(&evidence).is_empty());
 }
 
 #[test]
 fn a_disk_that_turns_read_only_is_said_and_survived() {
-    if !in_own_mounts("store::a_disk_that_turns_read_only_is_said_and_survived") {
-        return;
-    }
-    let dir = TempDir::new().unwrap();
-    mount("size=8m,mode=700", dir.path());
-    let first = start(dir.path());
+    let Some(dir) = in_own_mounts("store::a_disk_that_turns_read_only_is_said_and_survived") else { return };
+    mount("size=8m,mode=700", &dir);
+    let first = start(&dir);
     save(&first, "1");
     record(&first, "kept");
     assert!(flushed(&first));
     drop(first);
-    wait_for("the file is closed", || store::read_audit(dir.path(), 1).is_ok());
+    wait_for("the file is closed", || store::read_audit(&dir, 1).is_ok());
 
     let remount = |options: &str| {
-        let status = Command::new("mount")
-            .args(["-o", &format!("remount,{options}")])
-            .arg(dir.path())
-            .status()
-            .unwrap();
+        let status =
+            Command::new("mount").args(["-o", &format!("remount,{options}")]).arg(&dir).status().unwrap();
         assert!(status.success());
     };
     remount("ro");
-    assert!(store::read_audit(dir.path(), 9).unwrap().iter().any(|line| line.text == "kept"));
-    let second = start(dir.path());
+    assert!(store::read_audit(&dir, 9).unwrap().iter().any(|line| line.text == "kept"));
+    let second = start(&dir);
     save(&second, "2");
     wait_for("degraded", || degraded(&second).contains("read-only"));
     remount("rw");
     wait_for("whole", || flushed(&second) && degraded(&second).is_empty());
     drop(second);
-    wait_for("the file is closed", || store::read_audit(dir.path(), 1).is_ok());
-    assert_eq!(start(dir.path()).loaded.workers[&"write".parse().unwrap()].json, "2");
+    wait_for("the file is closed", || store::read_audit(&dir, 1).is_ok());
+    assert_eq!(start(&dir).loaded.workers[&"write".parse().unwrap()].json, "2");
 }
 
 #[test]

@@ -108,13 +108,8 @@ fn fleet(path: &Path, findings: &mut Vec<Finding>) -> Option<Fleet> {
             findings.extend(warnings.into_iter().map(|warning| Finding::warn("fleet", warning)));
             Some(fleet)
         }
-        Err(error) => {
-            findings.push(
-                Finding::fail("fleet", format!("{error:#}")).way_out(format!(
-                    "keyholder check shows each problem of {} in its place",
-                    path.display()
-                )),
-            );
+        Err(problems) => {
+            findings.extend(problems.into_iter().map(|problem| Finding::fail("fleet", problem)));
             None
         }
     }

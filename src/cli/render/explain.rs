@@ -43,6 +43,12 @@ pub fn explanation(explanation: &Explanation, paint: Paint) -> String {
     if worker.quarantined {
         row("quarantine", format!("yes; end it with: keyholder release {}/{}", worker.node, worker.worker));
     }
+    if !worker.startable {
+        row("startable", "no: systemd would not start it".to_owned());
+    }
+    if worker.left_to_peers {
+        row("repair", "left to its watchers".to_owned());
+    }
     if !worker.doing.is_empty() {
         row("doing", printable(&worker.doing).into_owned());
     }

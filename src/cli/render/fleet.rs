@@ -108,6 +108,12 @@ fn note(worker: &WorkerReport) -> Option<String> {
         }
         Class::Healthy | Class::Starting | Class::Held | Class::Dead | Class::Unknown => sentence(worker),
     };
+    if !worker.startable {
+        note.push_str("; systemd would not start it");
+    }
+    if worker.left_to_peers {
+        note.push_str("; its repair is left to its watchers");
+    }
     if worker.quarantined {
         let _ =
             write!(note, "; in quarantine, end it with: keyholder release {}/{}", worker.node, worker.worker);

@@ -29,24 +29,21 @@ fn us(us: u64) -> String {
 }
 
 fn class(class: Class) -> (&'static str, Tone) {
-    match class {
-        Class::Healthy => ("healthy", Tone::Good),
-        Class::Starting => ("starting", Tone::Fair),
-        Class::Held => ("held", Tone::Fair),
-        Class::Dead => ("dead", Tone::Bad),
-        Class::Unknown => ("unknown", Tone::Bad),
-    }
+    let tone = match class {
+        Class::Healthy => Tone::Good,
+        Class::Starting | Class::Held => Tone::Fair,
+        Class::Dead | Class::Unknown => Tone::Bad,
+    };
+    (class.name(), tone)
 }
 
 fn state(state: NodeState) -> (&'static str, Tone) {
-    match state {
-        NodeState::Up => ("up", Tone::Good),
-        NodeState::Starting => ("starting", Tone::Fair),
-        NodeState::Leaving => ("leaving", Tone::Fair),
-        NodeState::SupervisorDead => ("supervisor-dead", Tone::Bad),
-        NodeState::Unreachable => ("unreachable", Tone::Bad),
-        NodeState::Unknown => ("unknown", Tone::Bad),
-    }
+    let tone = match state {
+        NodeState::Up => Tone::Good,
+        NodeState::Starting | NodeState::Leaving => Tone::Fair,
+        NodeState::SupervisorDead | NodeState::Unreachable | NodeState::Unknown => Tone::Bad,
+    };
+    (state.name(), tone)
 }
 
 /// Whether the workers' states in the report of such a node are only the last known ones.

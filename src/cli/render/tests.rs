@@ -94,7 +94,17 @@ fn every_class() -> NodeReport {
         why: "the system bus does not answer".to_owned(),
         ..worker("mars", "zed", "zed.service", Class::Unknown)
     };
-    node("mars", NodeState::Up, vec![healthy, starting, held, dead, quarantined, unknown])
+    let masked = WorkerReport {
+        why: "masked.service is masked".to_owned(),
+        startable: false,
+        ..worker("mars", "zee", "masked.service", Class::Dead)
+    };
+    let left = WorkerReport {
+        why: "exited with code 1".to_owned(),
+        left_to_peers: true,
+        ..worker("mars", "zoe", "zoe.service", Class::Dead)
+    };
+    node("mars", NodeState::Up, vec![healthy, starting, held, dead, quarantined, unknown, masked, left])
 }
 
 #[test]

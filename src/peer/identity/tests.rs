@@ -82,3 +82,16 @@ fn a_key_behind_a_symbolic_link_is_refused() {
     std::os::unix::fs::symlink(dir.path().join("other.pem"), &path).unwrap();
     assert!(matches!(Identity::load(&path), Err(IdentityError::Io { .. })));
 }
+
+#[test]
+fn a_switch_keeps_the_old_key_and_a_missing_next_key_changes_nothing() {
+    let (dir, path) = place();
+    let old = generate(&path, false).unwrap();
+    assert!(activate_next(dir.path()).is_err());
+    assert_eq!(Identity::load(&path).unwrap().pin(), old.pin());
+    let next = generate(&dir.path().join(NEXT_FILE), false).unwrap();
+    activate_next(dir.path()).unwrap();
+    assert_eq!(Identity::load(&path).unwrap().pin(), next.pin());
+    assert_eq!(Identity::load(&dir.path().join(OLD_FILE)).unwrap().pin(), old.pin());
+    assert!(!dir.path().join(NEXT_FILE).exists());
+}

@@ -1,1 +1,113 @@
+use super::*;
 
+fn unit(name: &str) -> UnitName {
+    name.parse().unwrap()
+}
+
+fn raw(id: &str, active: &str) -> Raw {
+    Raw {
+        id: id.to_owned(),
+        load: "loaded".to_owned(),
+        active: active.to_owned(),
+        sub: "x".to_owned(),
+        ..Raw::default()
+    }
+}
+
+fn told(table: &mut Table) -> Vec<String> {
+    std::iter::from_fn(|| table.next_news())
+        .map(|event| match event {
+            SystemdEvent::Observed { unit, observation: Observation::Unit(seen) } => {
+                format!("{unit} {:?}", seen.active)
+            }
+            SystemdEvent::Observed { unit, observation: Observation::Failed(why) } => format!("{unit} {why}"),
+            SystemdEvent::Host(state) => format!("{state:?}"),
+            SystemdEvent::Bus(state) => format!("{state:?}"),
+        })
+        .collect()
+}
+
+fn watching(names: &[&str]) -> Table {
+    let mut table = Table::default();
+    table.watch(&names.iter().map(|name| unit(name)).collect::<Vec<_>>());
+    table
+}
+
+#[test]
+fn each_change_is_told_once_and_a_look_in_any_case() {
+    let mut table = watching(&["a.service"]);
+    let a = unit("a.service");
+    table.replace(&a, raw("a.service", "active"));
+    assert_eq!(told(&mut table), ["a.service Active"]);
+    table.replace(&a, raw("a.service", "active"));
+    assert!(!table.has_news());
+    table.ask(&a);
+    table.replace(&a, raw("a.service", "active"));
+    assert_eq!(told(&mut table), ["a.service Active"]);
+    table.publish(&a);
+    assert!(!table.has_news(), "one look is one answer");
+}
+
+#[test]
+fn a_slow_listener_gets_the_latest_state_and_no_queue() {
+    let mut table = watching(&["a.service", "b.service"]);
+    for _ in 0..1000 {
+        for state in ["active", "failed", "activating"] {
+            table.replace(&unit("a.service"), raw("a.service", state));
+            table.replace(&unit("b.service"), raw("b.service", state));
+        }
+    }
+    assert_eq!(told(&mut table), ["a.service Activating", "b.service Activating"]);
+    table.replace(&unit("a.service"), raw("a.service", "failed"));
+    table.replace(&unit("a.service"), raw("a.service", "activating"));
+    assert_eq!(told(&mut table), Vec::<String>::new(), "there and back again is no change");
+}
+
+#[test]
+fn a_failure_to_observe_is_told_once_whatever_its_words() {
+    let mut table = watching(&["a.service"]);
+    let a = unit("a.service");
+    table.replace(&a, raw("a.service", "active"));
+    table.failed(&a, "first");
+    assert_eq!(told(&mut table), ["a.service first"]);
+    assert_eq!(table.raw(&a), None, "what was known before counts no more");
+    table.failed(&a, "second");
+    assert_eq!(told(&mut table), Vec::<String>::new());
+    table.replace(&a, raw("a.service", "active"));
+    assert_eq!(told(&mut table), ["a.service Active"]);
+}
+
+#[test]
+fn signals_of_an_alias_come_from_the_proper_name() {
+    let mut table = watching(&["alias.service", "real.service"]);
+    let (alias, real) = (unit("alias.service"), unit("real.service"));
+    assert_eq!(table.at(&path::of(&alias)), std::slice::from_ref(&alias));
+    table.replace(&alias, raw("real.service", "active"));
+    assert_eq!(table.at(&path::of(&alias)), []);
+    assert_eq!(table.at(&path::of(&real)), [alias, real]);
+}
+
+#[test]
+fn the_list_of_units_can_change() {
+    let mut table = watching(&["a.service", "b.service"]);
+    table.replace(&unit("a.service"), raw("a.service", "active"));
+    let (new, gone) = table.watch(&[unit("b.service"), unit("c.service")]);
+    assert_eq!((new, gone), (vec![unit("c.service")], vec![unit("a.service")]));
+    assert_eq!(told(&mut table), Vec::<String>::new(), "nothing is told of a unit that is watched no more");
+    table.replace(&unit("a.service"), raw("a.service", "failed"));
+    assert!(!table.has_news() && !table.watches(&unit("a.service")));
+    assert_eq!(table.at(&path::of(&unit("a.service"))), []);
+}
+
+#[test]
+fn the_bus_and_the_host_come_first_and_the_host_only_when_it_changes() {
+    let mut table = watching(&["a.service"]);
+    table.replace(&unit("a.service"), raw("a.service", "active"));
+    table.tell_host(HostState::Running);
+    table.tell_bus(BusState::Connected);
+    assert_eq!(told(&mut table), ["Connected", "Running", "a.service Active"]);
+    table.tell_host(HostState::Stopping);
+    table.tell_host(HostState::Running);
+    assert_eq!(told(&mut table), Vec::<String>::new());
+    assert_eq!(table.host(), Some(HostState::Running));
+}

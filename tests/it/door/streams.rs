@@ -14,12 +14,15 @@ use super::clients::Raw;
 use super::house::{House, Key, PATIENCE, SECOND, eventually, grant, name, report};
 
 async fn next(events: &mut Events) -> Option<ServerFrame> {
-    loop {
-        match timeout(PATIENCE, events.next()).await.expect("news") {
-            Some(ServerFrame::Keepalive) => {}
-            other => return other,
+    let news = async {
+        loop {
+            match events.next().await {
+                Some(ServerFrame::Keepalive) => {}
+                other => return other,
+            }
         }
-    }
+    };
+    timeout(PATIENCE, news).await.expect("news")
 }
 
 async fn snapshot(events: &mut Events) -> NodeReport {
