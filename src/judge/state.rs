@@ -76,6 +76,8 @@ pub enum Wait {
     Grace,
     /// The last try failed.
     Backoff,
+    /// It is on hold; it is brought back when the hold ends, or is released.
+    Hold,
 }
 
 /// An episode of trouble, from the first relaunch until the worker stays up.
@@ -147,6 +149,8 @@ pub enum Say {
     RepairingAtOnce,
     /// The fleet file leaves it to its watchers, and they are asked now.
     LeftToPeers,
+    /// An ordered relaunch brought it back for a moment or not at all, and the fleet file says that nobody acts unasked.
+    LeftToPeople,
     /// The relaunch failed or the worker did not stay up; the next try is in this time.
     TryAgain(Duration),
     /// It fell too often; the next try is in this time.

@@ -91,18 +91,21 @@ impl Core {
     pub(super) fn look(&mut self, name: &WorkerName, now: Moment) {
         let host = self.host;
         let Some(worker) = self.workers.get_mut(name) else { return };
-        let before = worker.class(now);
         worker.health = classify(&worker.seen, host);
-        let class = worker.class(now);
-        if class != before {
-            worker.since = now;
-        }
         let event = Event::Seen { health: worker.health.clone(), invocation: worker.invocation() };
-        if class != before {
-            self.record_class(name, before, now);
+        let shown = worker.shown(now);
+        // Also a new run or another reason within the same class: a watcher's order is about the run it was shown.
+        let news = shown != worker.shown;
+        if news {
+            let (before, class) = (worker.shown.class, shown.class);
+            worker.shown = shown;
+            if class != before {
+                worker.since = now;
+                self.record_class(name, before, now);
+            }
         }
         // One frame for what was seen and what follows from it: a fall without its remedy is half the news.
-        if self.decide(name, &event, now) || class != before {
+        if self.decide(name, &event, now) || news {
             self.publish(name, now);
         }
     }
@@ -137,6 +140,9 @@ impl Core {
                 Action::Relaunch => self.relaunch(name, now),
                 Action::Say(say) => self.say(name, say, now),
             }
+        }
+        if let Some(worker) = self.workers.get_mut(name) {
+            worker.disappoint();
         }
         changed
     }

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::acts::journal_of;
 use crate::fleet::Worker as Spec;
 use crate::judge::{Death, Health, Observation, Phase, UnitSnapshot, Wait, WorkerState};
-use crate::peer::wire::{Class, Explanation, Outcome, Relaunched, Verdict, WorkerReport};
+use crate::peer::wire::{Class, Explanation, Outcome, RelaunchFailed, Relaunched, Verdict, WorkerReport};
 use crate::vocabulary::{InvocationId, Moment, NodeName, WorkerName, human};
 
 /// A worker as the supervisor's loop owns it.
@@ -15,6 +16,8 @@ pub(super) struct Worker {
     pub(super) state: WorkerState,
     pub(super) seen: Observation,
     pub(super) health: Health,
+    /// What watchers were last shown of it.
+    pub(super) shown: Shown,
     /// Since when it has been in its present class.
     pub(super) since: Moment,
     pub(super) last_act: Option<(Moment, String)>,
@@ -23,6 +26,14 @@ pub(super) struct Worker {
     /// The relaunch that is settling, for those who wait for its verification.
     pub(super) relaunched: Option<Relaunched>,
     pub(super) waiters: Vec<Waiter>,
+}
+
+/// What a watcher is shown anew as soon as it changes.
+#[derive(PartialEq, Eq)]
+pub(super) struct Shown {
+    pub(super) class: Class,
+    invocation: Option<InvocationId>,
+    why: String,
 }
 
 /// Somebody who ordered a relaunch and waits for its outcome.
@@ -41,7 +52,8 @@ impl Worker {
             spec,
             state,
             seen: Observation::Failed(blind.clone()),
-            health: Health::Unknown(blind),
+            health: Health::Unknown(blind.clone()),
+            shown: Shown { class: Class::Unknown, invocation: None, why: blind },
             since: now,
             last_act: None,
             because: String::new(),
@@ -67,6 +79,11 @@ impl Worker {
         }
     }
 
+    /// What a watcher is shown, and told again when it changes.
+    pub(super) fn shown(&self, now: Moment) -> Shown {
+        Shown { class: self.class(now), invocation: self.invocation(), why: self.why() }
+    }
+
     /// The evidence for its present health, in words.
     pub(super) fn why(&self) -> String {
         match (&self.health, &self.seen) {
@@ -87,6 +104,7 @@ impl Worker {
             Phase::Waiting { why: Wait::SystemdFirst, .. } => "systemd may restart it itself".to_owned(),
             Phase::Waiting { why: Wait::UndeclaredStop, .. } => "nobody declared this stop".to_owned(),
             Phase::Waiting { why: Wait::Grace, .. } => "its watchers repair it after the grace".to_owned(),
+            Phase::Waiting { why: Wait::Hold, .. } => "back when the hold ends".to_owned(),
             Phase::Waiting { failures, why: Wait::Backoff, .. } => {
                 format!("try {failures} failed; the next follows")
             }
@@ -220,6 +238,49 @@ impl Worker {
         for waiter in now {
             let result = Relaunched { shared: waiter.shared, ..result.clone() };
             let _ = waiter.reply.send(Verdict::Outcome(Outcome::Relaunched(result)));
+        }
+    }
+
+    /// Answers those who still wait although neither a relaunch nor its verification is under way any more: whatever came
+    /// between, what they wait for does not come.
+    pub(super) fn disappoint(&mut self) {
+        match self.state.phase {
+            Phase::Repairing { .. } | Phase::Settling { .. } => return,
+            Phase::Watching
+            | Phase::Waiting { .. }
+            | Phase::LeftToPeers
+            | Phase::Quarantined { .. }
+            | Phase::Stranded => {}
+        }
+        if self.waiters.is_empty() {
+            return;
+        }
+        let waiters = std::mem::take(&mut self.waiters);
+        let (why, job, took_us) = match &self.relaunched {
+            Some(done) => {
+                let why = format!("it was started and did not stay up: {}", self.health_text());
+                (why, Some("done".to_owned()), done.took_us)
+            }
+            None => ("systemd did not say in time what came of the order".to_owned(), None, 0),
+        };
+        let unit = self.spec.unit.clone();
+        tokio::spawn(async move {
+            let log = journal_of(&unit).await;
+            let verdict = Verdict::Outcome(Outcome::Failed(RelaunchFailed { unit, why, job, took_us, log }));
+            for waiter in waiters {
+                // Whoever has gone meanwhile reads the outcome in the status.
+                let _ = waiter.reply.send(verdict.clone());
+            }
+        });
+    }
+
+    /// The text of its present health, for records.
+    pub(super) fn health_text(&self) -> String {
+        match &self.health {
+            Health::Dead(death) => death.to_string(),
+            Health::Healthy => "it runs".to_owned(),
+            Health::InTransition(what) => (*what).to_owned(),
+            Health::Unknown(why) => why.clone(),
         }
     }
 }
