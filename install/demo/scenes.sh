@@ -47,7 +47,7 @@ TEXT
     due=$(reported agent due_in_ms)
     limit=$(records alert mars/agent)
     [ "$due" -gt 60000 ] && [ -n "$limit" ] || fail "the stop is announced with the time of its repair (due in $due ms; '$limit')"
-    source_is "mars's audit trail, and its journal"
+    source_is "mars's audit trail"
     quote <<<"$limit"
     breathe 2
     order agent
@@ -105,7 +105,7 @@ TEXT
 }
 
 supervisor_and_worker() {
-    local restart level knock up took_door
+    local restart level knock up took_door peer_seq told
     scene "Supervisor and worker are killed together" <<'TEXT'
 keyholder on mars is killed in the same moment as web, and for this scene systemd may not restart it (Restart=no).
 Nothing is left on mars that could act. But PID 1 still holds the door's socket, and ai-core comes knocking.
@@ -121,6 +121,7 @@ TEXT
     [ "$restart" = no ] || fail "keyholder.service has no Restart= for this scene (it has $restart)"
     local door=keyholder.service before_door
     before_door=$(show "$door" InvocationID)
+    peer_seq=$(on ai-core keyholder audit -n 1 --json | jq '.outcome.audit[-1].seq')
     typed mars systemctl kill -s KILL keyholder.service web.service
     on mars systemctl kill -s KILL keyholder.service web.service
     fell
@@ -134,17 +135,18 @@ TEXT
     source_is "systemd on mars, as PID 1"
     quote <<<"$knock"
     source_is "ai-core's audit trail"
-    heard | quote
+    told=$(heard "$peer_seq") || fail "ai-core notes that a new run of mars's supervisor answered it"
+    quote <<<"$told"
     result "the supervisor answers $(paint good "$(human "$took_door")") after its fall, started by the knock"
     returned "^its own supervisor" "its fall"
     row "mars's supervisor, killed, without Restart=" "ai-core's knock" - "$(human "$took_door")"
     row "web, killed with it" "mars, once awake" "$(human "$first")" "$(human "$took")"
     on mars sh -eu -c 'rm -r /run/systemd/system/keyholder.service.d; systemctl daemon-reload'
 }
-# What ai-core's own audit trail says of mars's supervisor.
-heard() {
+# What ai-core's own audit trail says of mars's supervisor after record SEQ: the last word.
+heard() { # SEQ
     on ai-core keyholder audit -n 200 --json |
-        jq -er '[.outcome.audit[] | select(.event == "peer" and .subject == "mars")][-1].text'
+        jq -er --argjson seq "$1" '[.outcome.audit[] | select(.seq > $seq and .event == "peer" and .subject == "mars")][-1].text'
 }
 
 stranger() {
@@ -154,7 +156,7 @@ Somebody on ai-core, with its address and a certificate in its name, but with an
 TEXT
     seq=$(on mars keyholder audit -n 1 --json | jq '.outcome.audit[-1].seq')
     runs=$(on mars systemctl show -P InvocationID web agent crawler)
-    typed ai-core 'openssl s_client -connect 192.0.2.10:7433 -alpn keyholder/1 -cert stranger.pem -key stranger.key'
+    typed ai-core 'openssl s_client -quiet -tls1_3 -connect 192.0.2.10:7433 -alpn keyholder/1 -cert stranger.pem -key stranger.key'
     pin=$(on ai-core sh -eu -c '
         cd /run
         openssl req -x509 -newkey ed25519 -nodes -subj /CN=ai-core -keyout stranger.key -out stranger.pem 2>/dev/null

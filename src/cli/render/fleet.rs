@@ -121,7 +121,8 @@ fn note(worker: &WorkerReport) -> Option<String> {
     if let Some(left) = worker.held_for_ms {
         let _ = write!(note, "; on hold for {} more", ms(left));
     }
-    if !worker.doing.is_empty() {
+    // What is said already, it would only say again.
+    if !worker.doing.is_empty() && worker.startable && !worker.left_to_peers {
         let _ = write!(note, "; {}", printable(&worker.doing));
     }
     if let Some(due) = worker.due_in_ms {
