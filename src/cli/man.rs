@@ -26,7 +26,7 @@ const FILES: [(&str, &str); 6] = [
         "/etc/keyholder/fleet.yaml",
         "the fleet: nodes, workers, who watches whom, who may do what; the same on every node",
     ),
-    ("/etc/keyholder/node", "what the fleet file calls this host, if it is not its short host name"),
+    ("/etc/keyholder/node", "what the fleet file calls this host"),
     ("/etc/keyholder/key.pem", "this node's private key; mode 0600, never leaves the host"),
     ("/var/lib/keyholder/", "the supervisor's state: counters, holds, quarantines and the audit trail"),
     (
@@ -52,7 +52,6 @@ keyholder doctor";
 pub fn run(args: ManArgs) -> anyhow::Result<ExitCode> {
     let mut command = Cli::command();
     command.build();
-    let command = command.mut_subcommand("help", |help| help.hide(true));
     match args.dir {
         None => {
             screen::print(&page(&command)?)?;
@@ -74,7 +73,8 @@ pub fn run(args: ManArgs) -> anyhow::Result<ExitCode> {
 fn all(command: &Command, pages: &mut Vec<(String, String)>) -> anyhow::Result<()> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name());
     pages.push((format!("{name}.1"), page(command)?));
-    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+    // clap's own `help` says nothing that the pages do not say.
+    for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
         all(below, pages)?;
     }
     Ok(())
@@ -83,7 +83,10 @@ fn all(command: &Command, pages: &mut Vec<(String, String)>) -> anyhow::Result<(
 /// One page.
 fn page(command: &Command) -> anyhow::Result<String> {
     let main = command.get_display_name().is_none_or(|name| name == "keyholder");
-    let man = Man::new(command.clone())
+    let shown = command.clone();
+    let has_help = shown.find_subcommand("help").is_some();
+    let shown = if has_help { shown.mut_subcommand("help", |help| help.hide(true)) } else { shown };
+    let man = Man::new(shown)
         .source(format!("keyholder {}", env!("CARGO_PKG_VERSION")))
         .manual("keyholder");
     let mut bytes = Vec::new();
@@ -106,11 +109,14 @@ fn page(command: &Command) -> anyhow::Result<String> {
             roff.control("TP", []).text([bold(file)]).text([roman(what)]);
         }
     }
-    roff.control("SH", ["EXAMPLES"]).control("nf", []);
-    for line in examples(command, main).lines() {
-        roff.text([roman(line.trim_start())]);
+    let examples = examples(command, main);
+    if !examples.is_empty() {
+        roff.control("SH", ["EXAMPLES"]).control("nf", []);
+        for line in examples.lines() {
+            roff.text([roman(line.trim_start())]);
+        }
+        roff.control("fi", []);
     }
-    roff.control("fi", []);
     if !main {
         roff.control("SH", ["SEE ALSO"]).text([bold("keyholder"), roman("(1)")]);
     }

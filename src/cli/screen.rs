@@ -75,9 +75,11 @@ impl Paint {
     }
 }
 
-/// How many columns there are: `COLUMNS` if it says so, else the 80 that every terminal has.
+/// How many columns there are: `COLUMNS` if it says so, else what the terminal has, else the 80 that every one had.
 pub fn width() -> u16 {
-    env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).filter(|width| *width >= 40).unwrap_or(80)
+    let said = env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let has = || terminal_size::terminal_size().map(|(width, _)| width.0);
+    said.or_else(has).filter(|width| *width >= 40).unwrap_or(80)
 }
 
 /// Whether somebody looks at standard output right now.

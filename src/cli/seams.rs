@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::doctor::Finding;
+use super::key;
 use crate::fleet::{self, Fleet};
 use crate::peer::identity::{Identity, KEY_FILE};
 use crate::peer::wire::AuditLine;
@@ -51,9 +52,25 @@ pub(super) fn pin(dir: &Path) -> anyhow::Result<Pin> {
     Ok(Identity::load(&dir.join(KEY_FILE))?.pin())
 }
 
-/// Whether each peer can be reached and accepts us.
-pub(super) fn probe(_fleet: &Fleet, _me: &NodeName, _key_dir: &Path) -> Vec<Finding> {
-    vec![Finding::warn("peer", "whether the peers accept this node was not checked: this build has no probe")]
+/// Whether each peer can be reached, accepts us and is the one that the fleet file means.
+pub(super) fn probe(fleet: &Fleet, me: &NodeName, key_dir: &Path) -> Vec<Finding> {
+    // A key that cannot be used has its own finding already.
+    let Ok(identity) = Identity::load(&key_dir.join(KEY_FILE)) else { return Vec::new() };
+    let others = fleet.nodes.iter().filter(|(name, node)| *name != me && !node.disabled);
+    let others: Vec<NodeName> = others.map(|(name, _)| name.clone()).collect();
+    match key::probe(fleet, me, &identity, &others) {
+        Ok(probes) => probes.iter().map(probed).collect(),
+        Err(error) => vec![Finding::warn("peer", format!("could not be tried: {error:#}"))],
+    }
+}
+
+fn probed(probe: &key::Probe) -> Finding {
+    let text = format!("{}: {}", probe.node, probe.said());
+    let finding = if probe.passed() { Finding::ok("peer", text) } else { Finding::fail("peer", text) };
+    match probe.way_out() {
+        Some(way_out) => finding.way_out(way_out),
+        None => finding,
+    }
 }
 
 /// Whether the lanes' Redis is there and fit for it. No relaunch needs it, the lanes do.

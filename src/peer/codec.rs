@@ -72,6 +72,9 @@ pub fn no_request() -> ReqId {
 /// # Errors
 /// [`WireError::Malformed`] for anything but exactly one frame of the protocol.
 pub fn decode_client(bytes: &[u8]) -> Result<ClientFrame, WireError> {
+    if has_list(bytes) {
+        return Err(WireError::Malformed("there is a list in it".to_owned()));
+    }
     let frame = decode(bytes)?;
     match &frame {
         ClientFrame::Hello(hello) => check_hello(hello)?,
@@ -141,6 +144,21 @@ pub(super) fn one_line(text: &str) -> String {
 
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
     serde_json::from_slice(bytes).map_err(|error| WireError::Malformed(one_line(&error.to_string())))
+}
+
+/// Nothing that a client says is a list; but serde would also take a structure's values in order, without their names.
+fn has_list(bytes: &[u8]) -> bool {
+    let (mut in_text, mut escaped) = (false, false);
+    bytes.iter().any(|byte| {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_text,
+            b'"' => in_text = !in_text,
+            b'[' if !in_text => return true,
+            _ => {}
+        }
+        false
+    })
 }
 
 fn check_hello(hello: &Hello) -> Result<(), WireError> {

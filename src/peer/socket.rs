@@ -9,9 +9,10 @@ const KEEPALIVE_IDLE: u32 = 5;
 const KEEPALIVE_INTERVAL: u32 = 2;
 /// How many unanswered questions end the connection.
 const KEEPALIVE_COUNT: u32 = 3;
-/// How long what was sent may stay unacknowledged, in milliseconds; then the connection is over. As long as a frame may
-/// take (design, section 7).
-const USER_TIMEOUT: u32 = 5_000;
+/// How long what was sent may stay unacknowledged, in milliseconds; then the connection is over. Longer than the 5 s that
+/// a frame may take, because the kernel also counts a reader that is there and does not read, and of that one the audit
+/// trail should say so.
+const USER_TIMEOUT: u32 = 8_000;
 /// What the kernel may hold for a reader that does not read, in bytes (it doubles this for its bookkeeping).
 const SEND_BUFFER: usize = 64 * 1024;
 

@@ -139,7 +139,7 @@ pub(super) async fn connect(
     Ok(Box::new(stream))
 }
 
-/// `ring` with the one key exchange and the two signature schemes that this protocol uses: less to be attacked.
+/// `ring` with the one key exchange that both sides of this protocol speak: less to be attacked.
 fn provider() -> CryptoProvider {
     CryptoProvider { kx_groups: vec![ring::kx_group::X25519], ..ring::default_provider() }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use super::codec::{decode_client, decode_server, encode};
 use crate::fleet::{BlastRadius, Right};
 use crate::vocabulary::{BootNonce, FleetHash, InvocationId, NodeName, ReqId, UnitName, WorkerName};
 

@@ -68,7 +68,7 @@ pub(super) fn output(program: &'static str, args: &[&str], deadline: Duration) -
         Ok((said, status)) if status.success() => Ok(said),
         Ok((_, status)) => {
             let said = complained.recv_timeout(Duration::from_millis(100)).unwrap_or_default();
-            Err(ChildError::Failed { program, status, said: said.trim().to_owned() })
+            Err(ChildError::Failed { program, status, said: said.trim().replace('\n', "; ") })
         }
         Err(()) => {
             // It may have ended just now; either way it must not be left behind.

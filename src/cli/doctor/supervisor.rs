@@ -51,21 +51,20 @@ pub(super) fn hello(server: &Hello, version: &str, on_disk: Option<FleetHash>) -
 pub(super) fn judge(reports: &[NodeReport], server: &Hello) -> Vec<Finding> {
     let mut findings = Vec::new();
     for report in reports {
-        let (node, here) = (&report.node, report.node == server.node);
+        let node = &report.node;
         for degraded in &report.degraded {
             findings.push(Finding::warn("degraded", format!("{node}: {degraded}")));
         }
         match report.state {
-            NodeState::Up if here => {}
-            NodeState::Up => findings.push(Finding::ok("peer", format!("{node} is up"))),
-            NodeState::Starting => findings.push(Finding::warn("peer", format!("{node} boots"))),
+            NodeState::Up => {}
+            NodeState::Starting => findings.push(Finding::warn("watch", format!("{node} boots"))),
             NodeState::Leaving => {
-                findings.push(Finding::warn("peer", format!("{node} shuts down or reboots")))
+                findings.push(Finding::warn("watch", format!("{node} shuts down or reboots")));
             }
             NodeState::SupervisorDead | NodeState::Unreachable => {
-                findings.push(Finding::fail("peer", format!("{node}: {}", report.why)));
+                findings.push(Finding::fail("watch", format!("{node}: {}", report.why)));
             }
-            NodeState::Unknown => findings.push(Finding::warn("peer", format!("{node}: {}", report.why))),
+            NodeState::Unknown => findings.push(Finding::warn("watch", format!("{node}: {}", report.why))),
         }
         match report.fleet_hash {
             Some(hash) if hash != server.fleet_hash => findings.push(

@@ -94,7 +94,9 @@ fn a_full_backlog_does_not_hang_the_command() {
         waiting.push(one);
     }
     let (tell, told) = std::sync::mpsc::channel();
-    thread::spawn(move || tell.send(Link::open(&path, SHORT)));
+    thread::spawn(move || {
+        let _ = tell.send(Link::open(&path, SHORT));
+    });
     let opened = told.recv_timeout(Duration::from_secs(10)).expect("it hangs");
     assert!(matches!(opened, Err(LinkError::Silent { .. })));
 }

@@ -31,7 +31,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 
 #[test]
 fn a_frame_survives_the_wire() {
-    let frame = request("deploy went wrong, 配達 gap");
+    let frame = request("deploy [7] \\ went \"wrong\" [, 配達 gap");
     assert_eq!(decode_client(json(&frame).as_bytes()).unwrap(), frame);
 }
 
@@ -52,6 +52,8 @@ fn whatever_is_not_exactly_one_known_frame_is_malformed() {
         format!("{good} x"),
         format!("{good}{good}"),
         format!("[{good}]"),
+        good.replace("{\"request\":{", "{\"request\":[").replace("}}", "]}"),
+        format!("{{\"hello\":[\"mars\",\"0\",\"{nonce}\",\"{}\"]}}", FleetHash::of(b"")),
         "[".repeat(4000),
         "{\"hello\":null}".to_owned(),
         "\"keepalive\"".to_owned(),

@@ -90,7 +90,7 @@ async fn an_order_is_recorded_before_it_reaches_the_desk() {
     assert_eq!(ordered.len(), 1);
     assert_eq!(
         (ordered[0].by.as_str(), ordered[0].verb, ordered[0].subject.as_str(), ordered[0].text.as_str()),
-        ("ai-core", Some("relaunch"), "mars/write", "it is deaf")
+        ("ai-core", Some("relaunch"), "mars/write", "relaunch: it is deaf")
     );
 }
 
@@ -160,7 +160,7 @@ async fn an_empty_frame_ends_the_connection() {
 #[tokio::test]
 async fn one_byte_a_second_is_cut_after_five() {
     let house = House::open().await;
-    let mut raw = Raw::open(house.address, &house.peer).await;
+    let raw = Raw::open(house.address, &house.peer).await;
     let begun = Instant::now();
     let frame = framed(request(&house, r#"{"relaunch":{}}"#).as_bytes());
     let (mut reading, mut writing) = tokio::io::split(raw.stream);

@@ -155,7 +155,10 @@ impl Raw {
 
     /// The next frame that is neither news nor keepalive.
     pub(super) async fn reply(&mut self) -> Option<ServerFrame> {
+        // Keepalives would keep it waiting for ever.
+        let by = tokio::time::Instant::now() + PATIENCE;
         loop {
+            assert!(tokio::time::Instant::now() < by, "no reply");
             match self.next().await {
                 Some(ServerFrame::Keepalive | ServerFrame::Snapshot(_) | ServerFrame::Change(_)) => {}
                 other => return other,
@@ -168,4 +171,60 @@ pub(super) fn framed(bytes: &[u8]) -> Vec<u8> {
     let mut frame = u32::try_from(bytes.len()).unwrap().to_be_bytes().to_vec();
     frame.extend_from_slice(bytes);
     frame
+}
+
+#[derive(Debug)]
+struct TakesAnybody;
+
+impl rustls::server::danger::ClientCertVerifier for TakesAnybody {
+    fn root_hint_subjects(&self) -> &[rustls::DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<rustls::server::danger::ClientCertVerified, Error> {
+        Ok(rustls::server::danger::ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        ring::default_provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// A server that presents `certificate` and signs with `key`.
+pub(super) fn impostor(certificate: &Key, key: &Key) -> tokio_rustls::TlsAcceptor {
+    let signing = ring::default_provider()
+        .key_provider
+        .load_private_key(PrivatePkcs8KeyDer::from(key.pair.serialize_der()).into())
+        .unwrap();
+    let certified = CertifiedKey::new(vec![certificate.certificate.clone().into()], signing);
+    let mut config = rustls::ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_client_cert_verifier(Arc::new(TakesAnybody))
+        .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
+    config.alpn_protocols = vec![b"keyholder/1".to_vec()];
+    Arc::new(config).into()
 }

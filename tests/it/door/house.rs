@@ -128,6 +128,8 @@ pub(super) struct DeskState {
 pub(super) struct House {
     pub(super) address: SocketAddr,
     pub(super) socket: PathBuf,
+    /// The listening socket as PID 1 holds it.
+    pub(super) listener: std::net::TcpListener,
     pub(super) key: Key,
     pub(super) peer: Key,
     pub(super) nonce: BootNonce,
@@ -163,7 +165,7 @@ impl House {
     }
 
     pub(super) fn on(tcp: std::net::TcpListener, key: Key, peer: Key) -> Self {
-        let address = tcp.local_addr().unwrap();
+        let (address, listener) = (tcp.local_addr().unwrap(), tcp.try_clone().unwrap());
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("keyholder.sock");
         let unix = std::os::unix::net::UnixListener::bind(&socket).unwrap();
@@ -194,7 +196,22 @@ impl House {
         let desk = tokio::spawn(work(inbox, Arc::clone(&state), changes.clone()));
         let records = Mutex::new((records, Vec::new()));
         let stop = Some(stop);
-        Self { address, socket, key, peer, nonce, fleet, state, changes, records, stop, served, desk, dir }
+        Self {
+            address,
+            socket,
+            listener,
+            key,
+            peer,
+            nonce,
+            fleet,
+            state,
+            changes,
+            records,
+            stop,
+            served,
+            desk,
+            dir,
+        }
     }
 
     /// Ends the supervisor as a crash would for its connections; returns what a new run needs.
