@@ -28,6 +28,7 @@ fn check_text(text: &str, me: Result<NodeName, WhoamiError>, flags: &[&str]) -> 
     let args = CheckArgs {
         fleet,
         catalogs: None,
+        no_catalogs: flags.contains(&"--no-catalogs"),
         node: None,
         json: flags.contains(&"--json"),
         quiet: flags.contains(&"-q"),
@@ -105,6 +106,7 @@ fn a_wrong_name_on_the_command_line_is_wrong_usage_and_elsewhere_a_problem() {
     let args = CheckArgs {
         fleet: "/nonexistent".into(),
         catalogs: None,
+        no_catalogs: false,
         node: Some("a:b".into()),
         json: false,
         quiet: false,
@@ -125,6 +127,7 @@ fn a_missing_file_is_a_problem_with_a_way_out() {
     let args = CheckArgs {
         fleet: "/nonexistent/fleet.yaml".into(),
         catalogs: None,
+        no_catalogs: false,
         node: None,
         json: false,
         quiet: true,
@@ -160,6 +163,7 @@ fn check_catalogs(catalogs: &[(&str, &str)], flags: &[&str]) -> (u8, String, Str
     let args = CheckArgs {
         fleet,
         catalogs: None,
+        no_catalogs: flags.contains(&"--no-catalogs"),
         node: None,
         json: flags.contains(&"--json"),
         quiet: flags.contains(&"-q"),
@@ -196,6 +200,8 @@ fn catalogs_beside_the_fleet_are_checked_with_it() {
         assert_eq!((code, out.as_str()), (BAD, ""));
         insta::assert_snapshot!("catalogs_bad", err);
     }
+    let left_alone = (GOOD, String::new(), String::new());
+    assert_eq!(check_catalogs(&bad, &["-q", "--no-catalogs"]), left_alone, "as the supervisor's unit asks");
     let (code, out, _) = check_catalogs(&bad, &["--json"]);
     assert_eq!(code, BAD);
     let report: serde_json::Value = serde_json::from_str(&out).unwrap();
@@ -219,6 +225,7 @@ fn a_directory_that_was_asked_for_must_be_there() {
     let args = CheckArgs {
         fleet: "/nonexistent/fleet.yaml".into(),
         catalogs: Some("/nonexistent/catalogs".into()),
+        no_catalogs: false,
         node: None,
         json: false,
         quiet: true,
