@@ -144,7 +144,8 @@ fn the_supervisor_comes_back_whatever_happens() {
             ("Service.Type", "notify"),
             ("Service.Restart", "always"),
             ("Service.Sockets", "keyholder.socket"),
-            ("Service.ExecStartPre", "/usr/local/bin/keyholder check -q"),
+            ("Service.ExecStartPre", "/usr/local/bin/keyholder check -q --no-catalogs"),
+            ("Service.ExecReload", "/usr/local/bin/keyholder check -q --no-catalogs"),
             ("Service.TimeoutAbortSec", "3"), // a frozen one would hang for 90 s
             ("Service.OOMPolicy", "continue"),
             ("Service.OOMScoreAdjust", "-900"),
