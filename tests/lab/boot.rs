@@ -7,6 +7,7 @@ const WORKERS: &str = "
     quick:     { unit: quick.service }
     slow:      { unit: slow.service }
     lingers:   { unit: lingers.service }
+    late:      { unit: late.service }
     forgotten: { unit: forgotten.service }
     held:      { unit: held.service }
 ";
@@ -14,12 +15,18 @@ const WORKERS: &str = "
 /// With this systemd starts it at boot.
 const ENABLED: &str = "[Install]\nWantedBy=multi-user.target";
 
+/// Starts another worker when it has waited a little: until then nothing shows that systemd is going to.
+const STARTER: &str =
+    "[Service]\nType=oneshot\nExecStart=/bin/sleep 1.5\nExecStart=/bin/systemctl start late";
+
 #[test]
 fn a_node_that_leaves_and_comes_back_is_not_fought_and_its_peer_knows_how_it_went() {
     let units = [
         ("quick.service", service(ENABLED)),
         ("slow.service", service(&format!("ExecStartPre=/bin/sleep 2\n{ENABLED}"))),
         ("lingers.service", service(&format!("ExecStop=/bin/sleep 1.5\n{ENABLED}"))),
+        ("late.service", service("")),
+        ("starter.service", format!("{STARTER}\n{ENABLED}")),
         ("forgotten.service", service("")),
         ("held.service", service("")),
     ];
@@ -65,7 +72,7 @@ fn state_is(stream: &Stream, state: &str) -> bool {
 /// The peer sees mars up, and all that systemd starts at boot healthy.
 fn is_back(lab: &Lab, stream: &Stream) {
     wait("the peer sees mars up", 10 * SECOND, || state_is(stream, "up").then_some(()));
-    for worker in ["quick", "slow", "lingers", "forgotten"] {
+    for worker in ["quick", "slow", "lingers", "late", "forgotten"] {
         wait(&format!("the peer sees {worker} healthy"), 5 * SECOND, || {
             (lab.worker("ai-core", "mars", worker)["class"] == "healthy").then_some(())
         });
@@ -88,7 +95,7 @@ fn nothing_was_fought(lab: &Lab) {
     let said = lab.sh("mars", "journalctl -b -1 -o cat --no-pager KEYHOLDER_EVENT=supervisor");
     assert!(said.contains("nothing is repaired from here on"), "{said}");
     let shutdown = lab.sh("mars", "journalctl -b -1 -o cat --no-pager -g 'shuts down' KEYHOLDER_EVENT=supervisor -n 1 --output-fields=__REALTIME_TIMESTAMP -o export | sed -n 's/^__REALTIME_TIMESTAMP=//p'");
-    for worker in ["quick", "slow", "lingers", "forgotten", "held"] {
+    for worker in ["quick", "slow", "lingers", "late", "forgotten", "held"] {
         let late: u64 = shutdown.trim().parse().expect("a time");
         let line = format!(
             "journalctl -b -1 -o cat --no-pager --since @{}.{:06} KEYHOLDER_EVENT=acting KEYHOLDER_SUBJECT=mars/{worker}",
@@ -97,7 +104,7 @@ fn nothing_was_fought(lab: &Lab) {
         );
         assert_eq!(lab.sh("mars", &line), "", "{worker} was relaunched while the host shut down");
     }
-    for worker in ["quick", "slow", "lingers"] {
+    for worker in ["quick", "slow", "lingers", "late"] {
         let acting = lab.records("mars", "acting", &format!("mars/{worker}"), "-b");
         assert!(acting.is_empty(), "{worker} was relaunched though systemd starts it: {acting:?}");
         assert_eq!(lab.starts(&format!("{worker}.service")), 1);

@@ -189,7 +189,7 @@ impl Held {
             || (lab.property("mars", &unit, "ActiveState") == "active").then_some(()),
         );
         let at = lab.times("mars", &unit).entered_active;
-        println!("{worker}: back {} ms after its hold ended", i128::from(at) - i128::from(from));
+        println!("{worker}: back {} µs after its hold ended", i128::from(at) - i128::from(from));
         assert!((from..=to).contains(&at), "{worker} was back at {at}, expected from {from} to {to}");
         assert_eq!(lab.relaunches("mars", worker), 1, "{worker} is relaunched once");
     }
