@@ -52,7 +52,6 @@ keyholder doctor";
 pub fn run(args: ManArgs) -> anyhow::Result<ExitCode> {
     let mut command = Cli::command();
     command.build();
-    let command = command.mut_subcommand("help", |help| help.hide(true));
     match args.dir {
         None => {
             screen::print(&page(&command)?)?;
@@ -74,7 +73,8 @@ pub fn run(args: ManArgs) -> anyhow::Result<ExitCode> {
 fn all(command: &Command, pages: &mut Vec<(String, String)>) -> anyhow::Result<()> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name());
     pages.push((format!("{name}.1"), page(command)?));
-    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+    // clap's own `help` says nothing that the pages do not say.
+    for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
         all(below, pages)?;
     }
     Ok(())
@@ -83,7 +83,10 @@ fn all(command: &Command, pages: &mut Vec<(String, String)>) -> anyhow::Result<(
 /// One page.
 fn page(command: &Command) -> anyhow::Result<String> {
     let main = command.get_display_name().is_none_or(|name| name == "keyholder");
-    let man = Man::new(command.clone())
+    let shown = command.clone();
+    let has_help = shown.find_subcommand("help").is_some();
+    let shown = if has_help { shown.mut_subcommand("help", |help| help.hide(true)) } else { shown };
+    let man = Man::new(shown)
         .source(format!("keyholder {}", env!("CARGO_PKG_VERSION")))
         .manual("keyholder");
     let mut bytes = Vec::new();

@@ -171,7 +171,7 @@ impl Turn<'_> {
             }
             (RepairBy::Node, Death::Crashed { .. } | Death::NeverStarted) => {
                 if !self.spent() {
-                    self.say(Say::RepairingAtOnce(death));
+                    self.say(Say::RepairingAtOnce);
                 }
                 return self.repair(Episode::default());
             }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::classify::{Death, Health, Obstacle};
+use super::classify::{Health, Obstacle};
 use crate::vocabulary::{InvocationId, Moment, Policy};
 
 /// Everything that the judge remembers of one worker. It is saved at each change, so that a restart of the supervisor
@@ -146,7 +146,7 @@ pub enum Say {
     /// Somebody stopped it; it comes back in this time unless somebody declares a hold or starts it.
     UndeclaredStop(Duration),
     /// It is dead for this reason, and repaired at once.
-    RepairingAtOnce(Death),
+    RepairingAtOnce,
     /// The fleet file leaves it to its watchers, and they are asked now.
     LeftToPeers,
     /// An ordered relaunch brought it back for a moment or not at all, and the fleet file says that nobody acts unasked.

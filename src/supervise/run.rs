@@ -129,6 +129,7 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
         host_since: now,
         bus_lost: None,
         stale_config: None,
+        published: (Vec::new(), now),
         systemd: systemd::start(units_rx, systemd_tx),
         store: evidence.store,
         recorder: evidence.recorder.clone(),

@@ -44,8 +44,8 @@ impl Core {
                     human(wait)
                 ),
             ),
-            Say::RepairingAtOnce(death) => {
-                (Kind::Observed, act, format!("{unit} is dead ({death}) and is repaired at once"))
+            Say::RepairingAtOnce => {
+                (Kind::Observed, act, format!("{unit} is repaired at once; dead: {}", worker.why()))
             }
             Say::LeftToPeers => {
                 (Kind::Alert, Priority::Warning, format!("{unit} is dead and left to its watchers"))
@@ -84,7 +84,7 @@ impl Core {
                 worker.answer_settled();
             }
             Say::UndeclaredStop(_)
-            | Say::RepairingAtOnce(_)
+            | Say::RepairingAtOnce
             | Say::LeftToPeers
             | Say::LeftToPeople
             | Say::TryAgain(_)

@@ -79,11 +79,13 @@ impl Worker {
         }
     }
 
+    /// What a watcher is shown, and told again when it changes.
     pub(super) fn shown(&self, now: Moment) -> Shown {
         Shown { class: self.class(now), invocation: self.invocation(), why: self.why() }
     }
 
-    fn why(&self) -> String {
+    /// The evidence for its present health, in words.
+    pub(super) fn why(&self) -> String {
         match (&self.health, &self.seen) {
             (Health::Healthy, Observation::Unit(unit)) => unit.sub.clone(),
             (Health::Healthy, Observation::Failed(_)) => "running".to_owned(),
@@ -94,18 +96,15 @@ impl Worker {
         }
     }
 
-    /// What is being done, in words; empty when nothing is.
-    fn doing(&self, now: Moment) -> String {
+    /// What is being done, in words; empty when nothing is. No times: they would stand still where the report is kept, and
+    /// `due_in_ms` says when.
+    fn doing(&self) -> String {
         match &self.state.phase {
             Phase::Watching => String::new(),
             Phase::Waiting { why: Wait::SystemdFirst, .. } => "systemd may restart it itself".to_owned(),
-            Phase::Waiting { due, why: Wait::UndeclaredStop, .. } => {
-                format!("nobody declared this stop: back in {}", human(due.since(now)))
-            }
+            Phase::Waiting { why: Wait::UndeclaredStop, .. } => "nobody declared this stop".to_owned(),
             Phase::Waiting { why: Wait::Grace, .. } => "its watchers repair it after the grace".to_owned(),
-            Phase::Waiting { due, why: Wait::Hold, .. } => {
-                format!("back when the hold ends, in {}", human(due.since(now)))
-            }
+            Phase::Waiting { why: Wait::Hold, .. } => "back when the hold ends".to_owned(),
             Phase::Waiting { failures, why: Wait::Backoff, .. } => {
                 format!("try {failures} failed; the next follows")
             }
@@ -115,9 +114,7 @@ impl Worker {
                 failures => format!("relaunching, try {}", failures + 1),
             },
             Phase::Settling { .. } => "relaunched; it has to stay up now".to_owned(),
-            Phase::Quarantined { retry, .. } => {
-                format!("quarantine: next try in {}", human(retry.since(now)))
-            }
+            Phase::Quarantined { .. } => "it fell too often and is tried again slowly".to_owned(),
             Phase::Stranded => "nothing: systemd would refuse to start it".to_owned(),
         }
     }
@@ -142,7 +139,7 @@ impl Worker {
             why: self.why(),
             for_ms: ms(now.since(self.since)),
             invocation: self.invocation(),
-            doing: self.doing(now),
+            doing: self.doing(),
             due_in_ms: due.map(|due| ms(due.since(now))),
             last_act: self.last_act.as_ref().map(|(_, act)| act.clone()),
             last_act_ms: self.last_act.as_ref().map(|(at, _)| ms(now.since(*at))),

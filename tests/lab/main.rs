@@ -11,9 +11,18 @@
 )]
 
 mod boot;
+mod clock;
 mod death;
+mod degraded;
+mod demo;
+mod door;
 mod harness;
+mod network;
+mod orders;
 mod peerside;
 mod quarantine;
+mod reload;
 mod restraint;
 mod scene;
+mod speak;
+mod survival;
