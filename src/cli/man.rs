@@ -86,9 +86,7 @@ fn page(command: &Command) -> anyhow::Result<String> {
     let shown = command.clone();
     let has_help = shown.find_subcommand("help").is_some();
     let shown = if has_help { shown.mut_subcommand("help", |help| help.hide(true)) } else { shown };
-    let man = Man::new(shown)
-        .source(format!("keyholder {}", env!("CARGO_PKG_VERSION")))
-        .manual("keyholder");
+    let man = Man::new(shown).source(format!("keyholder {}", env!("CARGO_PKG_VERSION"))).manual("keyholder");
     let mut bytes = Vec::new();
     man.render_title(&mut bytes)?;
     man.render_name_section(&mut bytes)?;
