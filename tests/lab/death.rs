@@ -12,6 +12,7 @@ const WORKERS: &str = "
     limit:    { unit: limit.service }
     prestart: { unit: prestart.service }
     missing:  { unit: missing.service, relaunches: 50 }
+    nostop:   { unit: nostop.service }
     critical: { unit: critical.service, blast_radius: critical }
 ";
 
@@ -32,9 +33,11 @@ const PRESTART: &str = "[Service]\nExecStartPre=/bin/sh -c '! rm /run/prestart.b
     ExecStart=/bin/sleep infinity\n";
 
 /// Ways to die: the worker, how it is brought about, and after how many relaunches it is back.
-const WAYS: [(&str, &str, usize); 6] = [
+const WAYS: [(&str, &str, usize); 7] = [
     ("killed", "systemctl kill -s KILL killed", 1),
     ("critical", "systemctl kill -s SEGV critical", 1),
+    // It refuses a restart by hand, but is there to be started.
+    ("nostop", "systemctl kill -s KILL nostop", 1),
     ("exits", "touch /run/exits.now", 1),
     ("ends", "touch /run/ends.now", 1),
     // A reload lets systemd forget earlier starts, so that it counts from here.
@@ -59,6 +62,7 @@ fn however_a_worker_dies_it_is_back_within_a_second_once_and_the_peer_knows() {
             "[Unit]\nAfter=unpack.service\n[Service]\nExecStart=/var/tmp/missing infinity\n".to_owned(),
         ),
         ("critical.service", service("")),
+        ("nostop.service", format!("[Unit]\nRefuseManualStop=yes\n{}", service(""))),
     ];
     let lab = house("deaths", &["mars", "ai-core"], &units, WORKERS);
     let stream = Stream::open(&lab, "ai-core");

@@ -24,6 +24,7 @@ const WORKERS: &str = "
     ghost:     { unit: ghost.service }
     masked:    { unit: masked.service }
     refuses:   { unit: refuses.service }
+    wrong:     { unit: wrong.service }
 ";
 
 const ONESHOT: &str = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n";
@@ -50,6 +51,7 @@ fn units() -> Vec<(&'static str, String)> {
         ("operated.service", service("")),
         ("masked.service", service("# not started\n# masked")),
         ("refuses.service", REFUSES.to_owned()),
+        ("wrong.service", "# not started\n[Service]\nType=simple\n".to_owned()),
     ]
 }
 
@@ -57,7 +59,12 @@ fn units() -> Vec<(&'static str, String)> {
 fn what_is_stopped_held_busy_or_not_startable_is_left_alone_for_as_long_as_it_should_be() {
     let lab = house("restraint", &["mars", "ai-core"], &units(), WORKERS);
     let stream = Stream::open(&lab, "ai-core");
-    let obstacles = [("ghost", "no such unit"), ("masked", "masked"), ("refuses", "RefuseManualStart")];
+    let obstacles = [
+        ("ghost", "no such unit"),
+        ("masked", "masked"),
+        ("refuses", "RefuseManualStart"),
+        ("wrong", "unit file has an error"),
+    ];
     for (worker, word) in obstacles {
         cannot_be_started(&lab, worker, word);
     }
@@ -182,7 +189,7 @@ impl Held {
             || (lab.property("mars", &unit, "ActiveState") == "active").then_some(()),
         );
         let at = lab.times("mars", &unit).entered_active;
-        println!("{worker}: back {} ms after its hold ended", i128::from(at) - i128::from(from));
+        println!("{worker}: back {} µs after its hold ended", i128::from(at) - i128::from(from));
         assert!((from..=to).contains(&at), "{worker} was back at {at}, expected from {from} to {to}");
         assert_eq!(lab.relaunches("mars", worker), 1, "{worker} is relaunched once");
     }

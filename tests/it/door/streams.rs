@@ -140,7 +140,8 @@ async fn a_watcher_that_does_not_read_is_cut() {
     eventually("the subscription", || (house.changes.receiver_count() == 1).then_some(())).await;
     let begun = Instant::now();
     let change = Arc::new(Update::Worker(report("write", Class::Dead)));
-    while house.changes.receiver_count() > 0 && begun.elapsed() < 3 * PATIENCE {
+    // A session that lags unsubscribes for a moment, so "nobody listens" does not mean that it was cut.
+    while begun.elapsed() < 3 * PATIENCE {
         let _ = house.changes.send(Arc::clone(&change));
         if house.refusals().iter().any(|r| r.text.contains("not taken")) {
             break;
