@@ -73,7 +73,7 @@ fn story(times: u64, mut happens: impl FnMut(Lane, &mut Redis, &mut Dice) -> Opt
     let mut client = Client::new(&redis, "write");
     // What has piled up takes its time; only standing still is an end.
     let keys = client.keys.clone();
-    let mut open = |client: &mut Client| client.length(&keys.queue) + client.length(&keys.in_flight);
+    let open = |client: &mut Client| client.length(&keys.queue) + client.length(&keys.in_flight);
     let mut left = open(&mut client);
     while left > 0 {
         left = until(&format!("the next of {left} open tasks is done"), || {
