@@ -10,12 +10,14 @@ HERE=$(dirname -- "$(realpath -- "${BASH_SOURCE[0]}")")
 . "$HERE/install/files.sh"
 # shellcheck source=install/service.sh
 . "$HERE/install/service.sh"
+# shellcheck source=install/build.sh
+. "$HERE/install/build.sh"
 
 usage() {
     cat <<'USAGE'
 usage: sudo ./install.sh [--node NAME] [--fleet FILE] [--binary FILE] [--listen-any]
        sudo ./install.sh --uninstall [--purge]
-       sudo ./install.sh --demo [--keep]
+       sudo ./install.sh --demo [--keep] [--binary FILE]
 
 Installs this host as a node, or upgrades it: the same command, as often as you like. It asks nothing, never overwrites
 what is in /etc/keyholder, checks the configuration before it starts anything, and goes back to what ran before if the
@@ -27,14 +29,16 @@ new supervisor does not come up. Workers are never touched.
   --listen-any    the door listens on all addresses instead of this node's own from fleet.yaml
   --uninstall     stops and removes keyholder; keeps /etc/keyholder and /var/lib/keyholder …
   --purge         … unless this is given as well: keys and history are gone then
-  --demo          boots two real nodes on this machine and shows what keyholder does (also without systemd as PID 1)
+  --demo          boots two real nodes on this machine and shows what keyholder does (also without systemd as PID 1);
+                  afterwards nothing of it is left …
+  --keep          … unless this is given as well: the nodes stay, to play with
 
 Exit codes: 0 done (or nothing to do), 1 it failed and everything is as it was before, 2 wrong usage.
 USAGE
 }
 
 parse() {
-    action=install node='' fleet='' binary='' listen_any=no purge=no
+    action=install node='' fleet='' binary='' listen_any=no purge=no keep=no
     while [ $# -gt 0 ]; do
         case $1 in
             --node | --fleet | --binary) [ $# -gt 1 ] || misuse "$1 needs a value" ;;&
@@ -44,13 +48,16 @@ parse() {
             --listen-any) listen_any=yes ;;
             --uninstall) action=uninstall ;;
             --purge) purge=yes ;;
-            --demo) shift; exec "$HERE/install/demo.sh" "$@" ;;
+            --demo) action=demo ;;
+            --keep) keep=yes ;;
             -h | --help) usage; exit ;;
             *) misuse "unknown option '$1'" ;;
         esac
         shift
     done
     [ "$purge" = no ] || [ "$action" = uninstall ] || misuse "--purge goes with --uninstall"
+    [ "$keep" = no ] || [ "$action" = demo ] || misuse "--keep goes with --demo"
+    [ "$action" != demo ] || [ -z "$node$fleet" ] || misuse "--demo has nodes and a fleet of its own"
 }
 
 need_host() {
@@ -63,20 +70,6 @@ need_host() {
     mkdir -p /run/lock
     exec 9>/run/lock/keyholder-install.lock
     flock -n 9 || die "another install.sh is running"
-}
-
-# sudo has another PATH and HOME than the person who has cargo, and root should own nothing in their target/.
-build() {
-    local who=${SUDO_USER:-root} home target
-    home=$(getent passwd "$who" | cut -d: -f6)
-    as_builder() { runuser -u "$who" -- env HOME="$home" PATH="$home/.cargo/bin:$PATH" "$@"; }
-    as_builder sh -c 'command -v cargo' >/dev/null ||
-        die "cargo was not found for $who: install Rust 1.89 or newer, or build elsewhere and give --binary FILE"
-    say "building (a few minutes the first time)"
-    (cd "$HERE" && as_builder cargo build --release --locked --bin keyholder) || die "the build failed; nothing was changed"
-    target=$(cd "$HERE" && as_builder cargo metadata --locked --no-deps --format-version 1 |
-        sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
-    binary=$target/release/keyholder
 }
 
 install_node() {
@@ -135,4 +128,5 @@ parse "$@"
 case $action in
     install) install_node ;;
     uninstall) need_host; uninstall ;;
+    demo) exec "$HERE/install/demo.sh" "$keep" "$binary" ;;
 esac

@@ -191,12 +191,15 @@ pub(super) fn together(drafts: &mut [&mut Draft<'_>], fleet: Option<&BTreeSet<No
     // Who has each action, and the first catalog of each node.
     let mut owners: BTreeMap<String, Vec<(usize, String)>> = BTreeMap::new();
     let mut nodes: BTreeMap<String, String> = BTreeMap::new();
+    let mut seconds = BTreeSet::new();
     for (index, draft) in drafts.iter_mut().enumerate() {
         let Some(raw) = &draft.raw else { continue };
         if let Some(node) = &raw.node {
             if let Some(first) = nodes.get(node.value.as_str()) {
                 let message = format!("node `{}` has another catalog, {first}", node.value);
                 draft.report.error(node.at, message, "expected one catalog for each node");
+                // Everything in it stands there a second time; once is enough to say so.
+                seconds.insert(index);
                 continue;
             }
             nodes.insert(node.value.to_string(), draft.name.clone());
@@ -210,7 +213,7 @@ pub(super) fn together(drafts: &mut [&mut Draft<'_>], fleet: Option<&BTreeSet<No
             owners.entry(action.name.value.clone()).or_default().push((index, place));
         }
     }
-    for (index, draft) in drafts.iter_mut().enumerate() {
+    for (index, draft) in drafts.iter_mut().enumerate().filter(|(index, _)| !seconds.contains(index)) {
         let Some(raw) = &draft.raw else { continue };
         for action in &raw.actions {
             let Some(only_here) = action.only_here else { continue };

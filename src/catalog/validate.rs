@@ -1,11 +1,11 @@
 //! How the values of an action fit together: the program, and that placeholders and parameters are the same ones.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use super::lint;
 use super::model::{Action, Arg, Catalog};
 use super::raw::{RawAction, RawCatalog};
-use crate::config::report::{At, Located, Report};
+use crate::config::report::{Located, Report};
 use crate::vocabulary::{ActionName, CatalogHash, ParamName};
 
 /// Checks every action for itself.
@@ -52,22 +52,26 @@ fn clean(path: &str) -> bool {
 /// Each placeholder is declared and stands once, and each parameter has its placeholder.
 fn placeholders(report: &mut Report<'_>, action: &RawAction) {
     let declared = || action.params.iter().map(|param| param.name.value.as_str());
-    let mut seen: BTreeMap<&ParamName, At> = BTreeMap::new();
+    let mut seen: BTreeSet<&ParamName> = BTreeSet::new();
+    let mut slips = false;
     for arg in &action.argv {
         let Arg::Param(name) = &arg.value else { continue };
         if !declared().any(|param| param == name.as_str()) {
+            slips = true;
             let help = if action.params.is_empty() {
                 "expected it under `params`".to_owned()
             } else {
                 report.did_you_mean(name.as_str(), declared())
             };
             report.error(arg.at, "there is no such parameter", help);
-        } else if seen.insert(name, arg.at).is_some() {
+        } else if !seen.insert(name) {
             report.error(arg.at, "this parameter stands in the command a second time", "keep one of the two");
         }
     }
-    for param in &action.params {
-        if !seen.keys().any(|name| name.as_str() == param.name.value) {
+    // A misspelt placeholder is one mistake, not two.
+    let params = action.params.iter().filter(|_| !slips);
+    for param in params {
+        if !seen.iter().any(|name| name.as_str() == param.name.value) {
             let message = format!("parameter `{}` has no place in the command", param.name.value);
             let help = format!("expected \"{{{}}}\" as an element of `argv`", param.name.value);
             report.error(param.name.at, message, help);

@@ -29,6 +29,9 @@ pub struct CheckArgs {
     /// Where the catalogs are, each called catalog_NODE.yaml; there may be none [default: where the fleet file is]
     #[arg(long, value_name = "DIR")]
     pub catalogs: Option<PathBuf>,
+    /// Leave the catalogs alone: the supervisor runs whatever they say
+    #[arg(long, conflicts_with = "catalogs")]
+    pub no_catalogs: bool,
     /// This node's name [default: NODE_NAME, then /etc/keyholder/node]
     #[arg(long, value_name = "NAME")]
     pub node: Option<String>,

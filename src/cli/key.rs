@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::exit::Exit;
 use super::screen;
 use crate::fleet::{self, Fleet};
+use crate::lane::{Signer, TASK_KEY_FILE};
 use crate::peer::identity::{Identity, KEY_FILE, NEXT_FILE, OLD_FILE, activate_next, generate};
 use crate::vocabulary::{NodeName, printable};
 
@@ -71,6 +72,9 @@ pub struct GenerateArgs {
     /// Throw away a key.next.pem that is there already; key.pem is changed by `switch` only
     #[arg(long, requires = "next")]
     pub replace: bool,
+    /// Make a key that signs tasks, task.pem: for whoever gives them with `keyholder run`
+    #[arg(long, conflicts_with = "next")]
+    pub task: bool,
 }
 
 /// Print the key's pin, as it belongs into fleet.yaml
@@ -82,6 +86,9 @@ pub struct ShowArgs {
     /// Print pin, algorithm and file as one line of JSON
     #[arg(long)]
     pub json: bool,
+    /// The key that signs tasks, as it belongs into `task_keys` of fleet.yaml
+    #[arg(long, conflicts_with = "next")]
+    pub task: bool,
 }
 
 /// Connect to peers with the key: are they there, do we accept them, do they accept us?
@@ -151,6 +158,16 @@ impl FleetArgs {
 }
 
 fn make(args: &GenerateArgs) -> anyhow::Result<Exit> {
+    if args.task {
+        let path = args.key.key_dir.join(TASK_KEY_FILE);
+        generate(&path, false)?;
+        screen::print(&format!("{}\n", Signer::load(&path)?.public()))?;
+        screen::complain(&format!(
+            "made {}; add this key under a name of your choice to task_keys in fleet.yaml on every node",
+            printable(&path.to_string_lossy())
+        ));
+        return Ok(Exit::Ok);
+    }
     let path = args.key.path();
     let identity = generate(&path, args.replace)?;
     screen::print(&format!("{}\n", identity.pin()))?;
@@ -170,9 +187,17 @@ struct Shown<'a> {
 }
 
 fn show(args: &ShowArgs) -> anyhow::Result<Exit> {
-    let path = args.key.path();
-    let identity = Identity::load(&path)?;
-    let shown = Shown { pin: identity.pin().to_string(), algorithm: identity.algorithm(), file: &path };
+    let (path, pin, algorithm) = if args.task {
+        let path = args.key.key_dir.join(TASK_KEY_FILE);
+        let signer = Signer::load(&path)?;
+        (path, signer.public().to_string(), "Ed25519")
+    } else {
+        let path = args.key.path();
+        let identity = Identity::load(&path)?;
+        let (pin, algorithm) = (identity.pin().to_string(), identity.algorithm());
+        (path, pin, algorithm)
+    };
+    let shown = Shown { pin, algorithm, file: &path };
     screen::print(&if args.json {
         screen::json(&shown)?
     } else if screen::is_terminal() {

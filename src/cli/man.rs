@@ -21,10 +21,14 @@ pub struct ManArgs {
     pub dir: Option<PathBuf>,
 }
 
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 7] = [
     (
         "/etc/keyholder/fleet.yaml",
         "the fleet: nodes, workers, who watches whom, who may do what; the same on every node",
+    ),
+    (
+        "/etc/keyholder/catalog_NODE.yaml",
+        "what a node may be asked to do; obeyed only if nobody but root can write it",
     ),
     ("/etc/keyholder/node", "what the fleet file calls this host"),
     ("/etc/keyholder/key.pem", "this node's private key; mode 0600, never leaves the host"),
@@ -52,7 +56,6 @@ keyholder doctor";
 pub fn run(args: ManArgs) -> anyhow::Result<ExitCode> {
     let mut command = Cli::command();
     command.build();
-    let command = command.mut_subcommand("help", |help| help.hide(true));
     match args.dir {
         None => {
             screen::print(&page(&command)?)?;
@@ -74,7 +77,8 @@ pub fn run(args: ManArgs) -> anyhow::Result<ExitCode> {
 fn all(command: &Command, pages: &mut Vec<(String, String)>) -> anyhow::Result<()> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name());
     pages.push((format!("{name}.1"), page(command)?));
-    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+    // clap's own `help` says nothing that the pages do not say.
+    for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
         all(below, pages)?;
     }
     Ok(())
@@ -83,9 +87,10 @@ fn all(command: &Command, pages: &mut Vec<(String, String)>) -> anyhow::Result<(
 /// One page.
 fn page(command: &Command) -> anyhow::Result<String> {
     let main = command.get_display_name().is_none_or(|name| name == "keyholder");
-    let man = Man::new(command.clone())
-        .source(format!("keyholder {}", env!("CARGO_PKG_VERSION")))
-        .manual("keyholder");
+    let shown = command.clone();
+    let has_help = shown.find_subcommand("help").is_some();
+    let shown = if has_help { shown.mut_subcommand("help", |help| help.hide(true)) } else { shown };
+    let man = Man::new(shown).source(format!("keyholder {}", env!("CARGO_PKG_VERSION"))).manual("keyholder");
     let mut bytes = Vec::new();
     man.render_title(&mut bytes)?;
     man.render_name_section(&mut bytes)?;

@@ -20,8 +20,8 @@ pub(super) struct View {
 pub(super) enum Changed {
     /// Nothing that is in view.
     Nothing,
-    /// A node as a whole.
-    Node(NodeReport),
+    /// A node as a whole, and how it was before, if it was known.
+    Node(NodeReport, Option<NodeReport>),
     /// One worker, and the class it had before, if it was known.
     Worker(WorkerReport, Option<Class>),
 }
@@ -48,16 +48,17 @@ impl View {
                     None => Some(report),
                 };
                 report.map_or(Changed::Nothing, |report| {
-                    self.nodes.insert(report.node.clone(), report.clone());
-                    Changed::Node(report)
+                    let before = self.nodes.insert(report.node.clone(), report.clone());
+                    Changed::Node(report, before)
                 })
             }
             ServerFrame::Change(worker) => self.worker(worker, subject),
             ServerFrame::Leaving => match self.nodes.get_mut(here) {
                 Some(report) => {
+                    let before = report.clone();
                     report.state = NodeState::Leaving;
                     report.why = "it shuts down or reboots".to_owned();
-                    Changed::Node(report.clone())
+                    Changed::Node(report.clone(), Some(before))
                 }
                 None => Changed::Nothing,
             },
@@ -161,7 +162,8 @@ mod tests {
             .collect();
         assert_eq!(told, [("a", 7_000, Some(0), Some(6_000)), ("b", 7_000, Some(0), Some(6_000))]);
         let changed = view.take(ServerFrame::Leaving, &here, None, later);
-        assert!(matches!(changed, Changed::Node(report) if report.state == NodeState::Leaving));
+        assert!(matches!(changed, Changed::Node(report, Some(before))
+            if (before.state, report.state) == (NodeState::Up, NodeState::Leaving)));
     }
 
     #[test]

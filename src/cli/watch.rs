@@ -112,7 +112,7 @@ fn link_look<'a>(link: &'a Link, args: &StatusArgs) -> render::Look<'a> {
 fn lines_of_json(changed: Changed) -> serde_json::Result<String> {
     match changed {
         Changed::Nothing => Ok(String::new()),
-        Changed::Node(report) => screen::json(&ServerFrame::Snapshot(report)),
+        Changed::Node(report, _) => screen::json(&ServerFrame::Snapshot(report)),
         Changed::Worker(worker, _) => screen::json(&ServerFrame::Change(worker)),
     }
 }
@@ -120,7 +120,8 @@ fn lines_of_json(changed: Changed) -> serde_json::Result<String> {
 fn lines(changed: Changed, look: &render::Look) -> String {
     match changed {
         Changed::Nothing => String::new(),
-        Changed::Node(report) => render::fleet(std::slice::from_ref(&report), look),
+        Changed::Node(report, None) => render::fleet(std::slice::from_ref(&report), look),
+        Changed::Node(report, Some(before)) => render::node_change(&before, &report),
         Changed::Worker(worker, before) => format!("{}\n", render::change(before, &worker)),
     }
 }

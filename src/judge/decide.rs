@@ -121,15 +121,15 @@ impl Turn<'_> {
     }
 
     fn down(&mut self, phase: &Phase, death: Death) {
-        if let Death::NotStartable(obstacle) = death {
-            return self.strand(obstacle);
-        }
-        if self.state.held(self.now).is_some() {
+        if let Some(until) = self.state.held(self.now).map(|hold| hold.until) {
             // The hold is respected also by what was planned before it; quarantine outlives it.
             if !matches!(phase, Phase::Quarantined { .. }) {
-                self.go(Phase::Watching);
+                self.spare(until);
             }
             return;
+        }
+        if let Death::NotStartable(obstacle) = death {
+            return self.strand(obstacle);
         }
         if self.terms.policy.repair_by == RepairBy::Nobody {
             return self.go(Phase::Watching);
@@ -151,6 +151,11 @@ impl Turn<'_> {
         }
     }
 
+    /// Whoever holds it has said until when it may be down. However it was taken down, it is brought back then.
+    fn spare(&mut self, until: Moment) {
+        self.go(Phase::Waiting { due: until, why: Wait::Hold, failures: 0 });
+    }
+
     /// The worker was just found dead and may be started: who acts, and when?
     fn found_dead(&mut self, death: Death) {
         let policy = self.terms.policy;
@@ -165,7 +170,9 @@ impl Turn<'_> {
                 (SYSTEMD_FIRST, Wait::SystemdFirst)
             }
             (RepairBy::Node, Death::Crashed { .. } | Death::NeverStarted) => {
-                self.say(Say::RepairingAtOnce(death));
+                if !self.spent() {
+                    self.say(Say::RepairingAtOnce);
+                }
                 return self.repair(Episode::default());
             }
         };
@@ -174,8 +181,7 @@ impl Turn<'_> {
 
     /// The time for a repair has come: it is done, or left to the peers, or put off because it was done too often.
     fn repair(&mut self, episode: Episode) {
-        let spent = self.state.relaunches.len() >= self.limit();
-        if spent && !episode.quarantined {
+        if self.spent() && !episode.quarantined {
             let wait = self.terms.policy.quarantine_retry;
             self.say(Say::Quarantined(wait));
             self.go(Phase::Quarantined { retry: self.now + wait, failures: episode.failures });
@@ -194,6 +200,11 @@ impl Turn<'_> {
         self.state.relaunches.drain(..surplus);
         self.actions.push(Action::Relaunch);
         self.go(Phase::Repairing { since: self.now, episode });
+    }
+
+    /// Whether the flap guard allows no more.
+    fn spent(&self) -> bool {
+        self.state.relaunches.len() >= self.limit()
     }
 
     fn limit(&self) -> usize {
@@ -219,6 +230,7 @@ impl Turn<'_> {
         let failures = episode.failures.saturating_add(1);
         if self.terms.policy.repair_by == RepairBy::Nobody {
             // Somebody ordered it, and it is theirs to order again.
+            self.say(Say::LeftToPeople);
             self.go(Phase::Watching);
         } else if episode.quarantined {
             let wait = self.terms.policy.quarantine_retry;
@@ -250,10 +262,11 @@ impl Turn<'_> {
             },
             // A look at the run before may arrive late; it does not count against the one that has to stay up.
             Health::Dead(_) if seen.is_some_and(|seen| seen != run) && self.now < until => {}
-            Health::Dead(Death::NotStartable(obstacle)) => self.strand(*obstacle),
             Health::Dead(_) if self.state.held(self.now).is_some() && !episode.quarantined => {
                 self.go(Phase::Watching);
+                self.down(&Phase::Watching, Death::Stopped);
             }
+            Health::Dead(Death::NotStartable(obstacle)) => self.strand(*obstacle),
             Health::Dead(Death::Stopped) => self.found_dead(Death::Stopped),
             Health::Dead(_) => self.failed(episode),
             Health::InTransition(_) | Health::Unknown(_) if self.now >= until => self.settle(run, episode),
@@ -289,9 +302,20 @@ impl Turn<'_> {
 
     fn release(&mut self) {
         self.state.hold = None;
-        if let Phase::Quarantined { .. } = self.state.phase {
-            self.state.relaunches.clear();
-            self.go(Phase::Watching);
+        match self.state.phase {
+            Phase::Quarantined { .. } => {
+                self.state.relaunches.clear();
+                self.go(Phase::Watching);
+            }
+            Phase::Waiting { why: Wait::Hold, failures, .. } => {
+                self.go(Phase::Waiting { due: self.now, why: Wait::Hold, failures });
+            }
+            Phase::Watching
+            | Phase::Waiting { .. }
+            | Phase::LeftToPeers
+            | Phase::Repairing { .. }
+            | Phase::Settling { .. }
+            | Phase::Stranded => {}
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::classify::{Death, Health, Obstacle};
+use super::classify::{Health, Obstacle};
 use crate::vocabulary::{InvocationId, Moment, Policy};
 
 /// Everything that the judge remembers of one worker. It is saved at each change, so that a restart of the supervisor
@@ -76,6 +76,8 @@ pub enum Wait {
     Grace,
     /// The last try failed.
     Backoff,
+    /// It is on hold; it is brought back when the hold ends, or is released.
+    Hold,
 }
 
 /// An episode of trouble, from the first relaunch until the worker stays up.
@@ -144,9 +146,11 @@ pub enum Say {
     /// Somebody stopped it; it comes back in this time unless somebody declares a hold or starts it.
     UndeclaredStop(Duration),
     /// It is dead for this reason, and repaired at once.
-    RepairingAtOnce(Death),
+    RepairingAtOnce,
     /// The fleet file leaves it to its watchers, and they are asked now.
     LeftToPeers,
+    /// An ordered relaunch brought it back for a moment or not at all, and the fleet file says that nobody acts unasked.
+    LeftToPeople,
     /// The relaunch failed or the worker did not stay up; the next try is in this time.
     TryAgain(Duration),
     /// It fell too often; the next try is in this time.

@@ -40,7 +40,9 @@ pub enum GuardError {
     )]
     CannotGain,
     /// `sudo` says no.
-    #[error("the catalog uses sudo, and `sudo -n -l` fails ({0}); install the lines of `keyholder catalog sudoers`")]
+    #[error(
+        "the catalog uses sudo, and `sudo -n -l` fails ({0}); install the lines of `keyholder catalog sudoers`"
+    )]
     Sudo(String),
 }
 
@@ -48,8 +50,7 @@ pub enum GuardError {
 pub(super) fn alone(dir: &Path) -> Result<File, GuardError> {
     let path = dir.join("lane.lock");
     let wrong = |source| GuardError::Lock { path: path.clone(), source };
-    let file =
-        File::options().write(true).create(true).truncate(false).open(&path).map_err(wrong)?;
+    let file = File::options().write(true).create(true).truncate(false).open(&path).map_err(wrong)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(GuardError::NotAlone(path)),
@@ -72,9 +73,9 @@ pub(super) async fn rights(lane: Mode, catalog: &Catalog) -> Result<(), GuardErr
 }
 
 fn uses_sudo(catalog: &Catalog) -> bool {
-    catalog.actions.values().any(|action| {
-        matches!(action.argv.first(), Some(Arg::Literal(program)) if program.ends_with("/sudo"))
-    })
+    catalog.actions.values().any(
+        |action| matches!(action.argv.first(), Some(Arg::Literal(program)) if program.ends_with("/sudo")),
+    )
 }
 
 async fn sudo() -> Result<(), GuardError> {
@@ -164,11 +165,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert!(!RunLock::is_held(dir.path()).unwrap());
         let lock = RunLock::take(dir.path()).unwrap();
-        let mut child = std::process::Command::new("/bin/sleep")
-            .arg("60")
-            .stdin(lock.stdin().unwrap())
-            .spawn()
-            .unwrap();
+        let mut child =
+            std::process::Command::new("/bin/sleep").arg("60").stdin(lock.stdin().unwrap()).spawn().unwrap();
         assert!(RunLock::is_held(dir.path()).unwrap());
         // As a SIGKILL would: nothing is removed, but our descriptors are closed.
         let RunLock { file, .. } = &lock;

@@ -19,7 +19,7 @@ pub(super) async fn pipe(shared: Rc<Shared>) {
         shared.passed();
         if let Err(trouble) = ended {
             shared.enter(state_of(&trouble), true, format!("taking no tasks: {trouble}"));
-            let wait = shared.backoff.borrow_mut().next();
+            let wait = shared.backoff.borrow_mut().wait();
             shared.wait(wait).await;
         }
     }
@@ -38,7 +38,11 @@ async fn session(shared: &Rc<Shared>) -> Result<(), Trouble> {
     let ghosts = desk.kill_ghosts().await?;
     recover(shared, &desk).await?;
     *shared.desk.borrow_mut() = Some(desk);
-    let and = if ghosts > 0 { format!(", after ending {ghosts} dead connections of its own") } else { String::new() };
+    let and = if ghosts > 0 {
+        format!(", after ending {ghosts} dead connections of its own")
+    } else {
+        String::new()
+    };
     let at = shared.server.shown();
     shared.enter("serving", false, format!("serving {} at {at}{and}", shared.queue));
     if !shared.ready.replace(true) {
@@ -118,7 +122,9 @@ async fn claim(shared: &Rc<Shared>, claimer: &mut Claimer) -> Result<Option<Vec<
 /// States that are told apart: each is said once when it is entered.
 fn state_of(trouble: &Trouble) -> &'static str {
     match trouble {
-        Trouble::Queue(QueueError::Late { .. } | QueueError::Unreachable { .. } | QueueError::Url { .. }) => "away",
+        Trouble::Queue(QueueError::Late { .. } | QueueError::Unreachable { .. } | QueueError::Url { .. }) => {
+            "away"
+        }
         Trouble::Queue(QueueError::Denied { .. }) => "denied",
         Trouble::Queue(QueueError::Full { .. }) => "full",
         Trouble::Queue(QueueError::ReadOnly { .. }) => "read-only",

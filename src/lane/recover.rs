@@ -75,8 +75,7 @@ pub(super) fn fate(known: Known, mark: Option<&Mark>, us: &str) -> Fate {
 /// Puts everything in order before the first claim: publishes what is not published, and settles what is in flight and not
 /// being run by this process.
 pub(super) async fn recover(shared: &Rc<Shared>, desk: &Desk) -> Result<(), Trouble> {
-    let held: Vec<_> =
-        desk.in_flight().await?.into_iter().map(|raw| (hash_of(&raw), raw)).collect();
+    let held: Vec<_> = desk.in_flight().await?.into_iter().map(|raw| (hash_of(&raw), raw)).collect();
     loop {
         let open = shared.ledger.unpublished()?;
         if open.is_empty() {
@@ -146,7 +145,8 @@ pub(super) async fn interrupted(
     let note = if begun.again {
         format!("it was begun {} times and its lane died each time; it is not tried again", begun.attempts)
     } else {
-        "the lane died while it ran; what it had done by then is not known, and it is not run twice".to_owned()
+        "the lane died while it ran; what it had done by then is not known, and it is not run twice"
+            .to_owned()
     };
     let dead = begun.again.then(|| shared.dead(piece, "interrupted", &note));
     let result = TaskResult {
@@ -195,7 +195,10 @@ mod tests {
 
     #[test]
     fn a_foreign_mark_counts_and_our_own_does_not_outweigh_the_ledger() {
-        assert_eq!(fate(Known::Never, Some(&mark("they", false, 1)), "us"), Fate::Interrupted(begun(false, 1)));
+        assert_eq!(
+            fate(Known::Never, Some(&mark("they", false, 1)), "us"),
+            Fate::Interrupted(begun(false, 1))
+        );
         assert_eq!(fate(Known::Never, Some(&mark("they", true, 1)), "us"), Fate::Again);
         assert_eq!(fate(Known::Never, Some(&mark("us", false, 1)), "us"), Fate::Again);
         let unreadable = read(b"\xff{", "h");

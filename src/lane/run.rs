@@ -132,7 +132,9 @@ fn signal(group: Option<Pid>, signal: Signal) -> bool {
 async fn read(from: Option<impl AsyncRead + Unpin>, into: &mut Kept) {
     let Some(mut from) = from else { return };
     let mut chunk = vec![0; 16 * 1024];
-    while let Ok(1..) = from.read(&mut chunk).await.inspect(|read| into.push(chunk.get(..*read).unwrap_or_default())) {}
+    while let Ok(1..) =
+        from.read(&mut chunk).await.inspect(|read| into.push(chunk.get(..*read).unwrap_or_default()))
+    {}
 }
 
 #[cfg(test)]

@@ -52,12 +52,20 @@ enum Post {
     Flush(SyncSender<()>),
 }
 
+/// What was said of late, and what was not.
+#[derive(Debug, Default)]
+struct Recent {
+    said: VecDeque<Instant>,
+    withheld: u32,
+    last: Option<(bool, String)>,
+}
+
 /// The lane's voice.
 #[derive(Debug)]
 pub(super) struct Says {
     to: SyncSender<Post>,
     lost: Arc<AtomicU64>,
-    recent: RefCell<(VecDeque<Instant>, u32)>,
+    recent: RefCell<Recent>,
 }
 
 impl Says {
@@ -87,7 +95,10 @@ impl Says {
             (Some(refusal), _, _) => format!("refused action={action} code={}", refusal.text),
             (None, Some(_), _) => format!("executed action={action} status={status}"),
             (None, None, note) => {
-                format!("not executed action={action} status={status}: {}", note.as_deref().unwrap_or_default())
+                format!(
+                    "not executed action={action} status={status}: {}",
+                    note.as_deref().unwrap_or_default()
+                )
             }
         };
         let code = result.refusal.as_ref().map(|refusal| refusal.code.name());
@@ -95,22 +106,34 @@ impl Says {
         self.post(Line { warning: code.is_some(), text, task: Some(task) });
     }
 
-    /// What the lane has to say about itself; after five lines in a minute only a count of what was left out.
-    pub(super) fn transition(&self, warning: bool, mut text: String) {
-        let now = Instant::now();
+    /// What the lane has to say about itself. After five lines in a minute only the last is kept, for later.
+    pub(super) fn transition(&self, warning: bool, text: String) {
         {
-            let (recent, withheld) = &mut *self.recent.borrow_mut();
-            recent.retain(|at| now.duration_since(*at) < MINUTE);
-            if recent.len() >= PER_MINUTE {
-                *withheld += 1;
-                return;
-            }
-            recent.push_back(now);
-            if *withheld > 0 {
-                text = format!("{text} ({withheld} lines like this were left out)");
-                *withheld = 0;
+            let mut recent = self.recent.borrow_mut();
+            if recent.last.replace((warning, text)).is_some() {
+                recent.withheld += 1;
             }
         }
+        self.catch_up();
+    }
+
+    /// Says what was kept, once the minute is over: the present state is never left unsaid for long.
+    pub(super) fn catch_up(&self) {
+        let now = Instant::now();
+        let (warning, text) = {
+            let recent = &mut *self.recent.borrow_mut();
+            recent.said.retain(|at| now.duration_since(*at) < MINUTE);
+            if recent.said.len() >= PER_MINUTE {
+                return;
+            }
+            let Some((warning, mut text)) = recent.last.take() else { return };
+            recent.said.push_back(now);
+            if recent.withheld > 0 {
+                text = format!("{text} ({} lines before this were left out)", recent.withheld);
+                recent.withheld = 0;
+            }
+            (warning, text)
+        };
         self.post(Line { warning, text, task: None });
     }
 
@@ -147,7 +170,8 @@ impl Sink {
                 Post::Line(line) => {
                     let lost = self.lost.swap(0, Ordering::Relaxed);
                     if lost > 0 {
-                        let text = format!("{lost} records are missing here, because journald did not follow");
+                        let text =
+                            format!("{lost} records are missing here, because journald did not follow");
                         self.write(&Line { warning: true, text, task: None });
                     }
                     self.write(&line);

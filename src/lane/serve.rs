@@ -44,7 +44,8 @@ async fn one(shared: &Rc<Shared>, piece: Piece<'_>) -> Result<(), Trouble> {
     };
     let now = shared.now_ms();
     let verdict = admit::<LedgerError>(piece.raw, &shared.rules, now, |task, action| {
-        let since = |per: std::time::Duration| now.saturating_sub(per.as_millis().try_into().unwrap_or(i64::MAX));
+        let since =
+            |per: std::time::Duration| now.saturating_sub(per.as_millis().try_into().unwrap_or(i64::MAX));
         let runs = match action.rate {
             Some(rate) => shared.ledger.begun_since(&task.action, piece.hash, since(rate.per))?,
             None => 0,
@@ -76,7 +77,8 @@ async fn refuse(shared: &Rc<Shared>, desk: &Desk, piece: Piece<'_>, refused: Ref
         TaskResult { refusal: Some(refusal), ..shared.result(id.clone(), action.clone(), Status::Refused) };
     let json = shared.json(&result);
     if own_id {
-        let begun = Begun { id: id.clone(), action: action.unwrap_or_default(), issued_ms, again: true, attempts: 0 };
+        let begun =
+            Begun { id: id.clone(), action: action.unwrap_or_default(), issued_ms, again: true, attempts: 0 };
         shared.ledger.finish(piece.hash, &begun, &json)?;
     }
     shared.says.task(&result);

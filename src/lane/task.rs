@@ -60,11 +60,7 @@ pub(super) enum Word {
 ///
 /// # Errors
 /// `malformed`, or `unsigned` for a signature that does not count for this node and lane.
-pub(super) fn read(
-    raw: &[u8],
-    keys: &TaskKeys,
-    context: &Context<'_>,
-) -> Result<(Task, i64, Word), Refusal> {
+pub(super) fn read(raw: &[u8], keys: &TaskKeys, context: &Context<'_>) -> Result<(Task, i64, Word), Refusal> {
     let malformed = |why: String| Refusal::new(RefusalCode::Malformed, why);
     if raw.len() > MAX_TASK {
         return Err(malformed(format!("{} bytes are too many, at most {MAX_TASK}", raw.len())));

@@ -135,6 +135,7 @@ async fn run(shared: Rc<Shared>) -> Result<(), LaneError> {
             () = shared.changed.notified() => {}
             () = sleep(at_most) => {}
         }
+        shared.says.catch_up();
         if shared.stuck_for() < STUCK {
             shared.notifier.borrow_mut().passed();
         }

@@ -22,8 +22,8 @@ use super::gate::{Reason, Seat, Told};
 use super::refusals::Refusals;
 use super::replay::{Replays, Turn};
 use super::wire::{
-    ClientFrame, Hello, MAX_REPLY, NodeReport, Outcome, Refusal, RefusalCode, Reply, Request, ServerFrame,
-    Verb, Verdict,
+    ClientFrame, Hello, MAX_REPLY, NodeReport, NodeState, Outcome, Refusal, RefusalCode, Reply, Request,
+    ServerFrame, Verb, Verdict,
 };
 use crate::fleet::Fleet;
 use crate::journal::{Event, Priority, Record};
@@ -158,8 +158,7 @@ impl Session {
                     fleet_hash: self.fleet.borrow_and_update().hash,
                 };
                 self.send(&ServerFrame::Hello(ours)).await?;
-                self.follow_if_granted();
-                Ok(())
+                self.follow_if_granted().await
             }
         }
     }
@@ -196,7 +195,7 @@ impl Session {
             }
             news = self.feed.next() => self.report(news).await,
             changed = self.fleet.changed() => match changed {
-                Ok(()) => self.reloaded(),
+                Ok(()) => self.reloaded().await,
                 Err(_) => Err(End::Closing),
             },
             () = sleep_until(keepalive), if follows => self.send(&ServerFrame::Keepalive).await,
@@ -288,10 +287,9 @@ impl Session {
     }
 
     /// The fleet file was loaded anew: keys and grants count at once.
-    fn reloaded(&mut self) -> Result<(), End> {
+    async fn reloaded(&mut self) -> Result<(), End> {
         self.still_accepted()?;
-        self.follow_if_granted();
-        Ok(())
+        self.follow_if_granted().await
     }
 
     fn still_accepted(&self) -> Result<(), End> {
@@ -303,12 +301,30 @@ impl Session {
         }
     }
 
-    /// A peer that is a watcher gets the state without asking, and once more whenever its rights may have changed.
-    fn follow_if_granted(&mut self) {
-        if let Asker::Peer { node, .. } = &self.asker {
-            let watches = may_watch(&self.fleet.borrow_and_update(), &self.room.desk.me, node);
-            self.feed = if watches { Feed::now() } else { Feed::Off };
+    /// A peer that is a watcher gets the state without asking, and once more whenever its rights may have changed. Any
+    /// other peer is told that it sees nothing, so that it does not go on showing what it saw while it was one.
+    async fn follow_if_granted(&mut self) -> Result<(), End> {
+        let Asker::Peer { node, .. } = &self.asker else { return Ok(()) };
+        let me = &self.room.desk.me;
+        let (watches, hash) = {
+            let fleet = self.fleet.borrow_and_update();
+            (may_watch(&fleet, me, node), fleet.hash)
+        };
+        if watches {
+            self.feed = Feed::now();
+            return Ok(());
         }
+        let nothing = NodeReport {
+            node: me.clone(),
+            state: NodeState::Up,
+            why: format!("it answers, and its fleet.yaml lets {node} see none of its workers"),
+            version: None,
+            fleet_hash: Some(hash),
+            degraded: Vec::new(),
+            workers: Vec::new(),
+        };
+        self.feed = Feed::Off;
+        self.send(&ServerFrame::Snapshot(nothing)).await
     }
 
     async fn report(&mut self, news: News) -> Result<(), End> {

@@ -23,7 +23,7 @@ impl Default for Backoff {
 
 impl Backoff {
     /// How long to wait now.
-    pub fn next(&mut self) -> Duration {
+    pub fn wait(&mut self) -> Duration {
         let whole = self.next;
         self.next = (whole * 2).min(LONGEST);
         let mut byte = [0];
@@ -45,10 +45,10 @@ mod tests {
     #[test]
     fn it_grows_to_its_bound_and_never_hurries() {
         let mut backoff = Backoff::default();
-        let waits: Vec<_> = (0..20).map(|_| backoff.next()).collect();
+        let waits: Vec<_> = (0..20).map(|_| backoff.wait()).collect();
         assert!(waits.iter().all(|wait| *wait >= FIRST / 2 && *wait <= LONGEST), "{waits:?}");
         assert!(waits.iter().skip(6).all(|wait| *wait >= LONGEST / 2), "{waits:?}");
         backoff.reset();
-        assert!(backoff.next() <= FIRST);
+        assert!(backoff.wait() <= FIRST);
     }
 }

@@ -55,11 +55,18 @@ struct Scripts {
     put_back: Script,
 }
 
+/// What the server calls the lane's two connections.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ids {
+    pub(super) claimer: i64,
+    pub(super) desk: i64,
+}
+
 /// The lane's connection for everything but claiming. Cheap to clone; all clones use the one connection, in turn.
 #[derive(Debug, Clone)]
 pub struct Desk {
     conn: MultiplexedConnection,
-    claimer: i64,
+    ours: Ids,
     name: String,
     keys: Keys,
     url: String,
@@ -67,13 +74,7 @@ pub struct Desk {
 }
 
 impl Desk {
-    pub(super) fn new(
-        conn: MultiplexedConnection,
-        claimer: i64,
-        name: String,
-        keys: Keys,
-        url: String,
-    ) -> Self {
+    pub(super) fn new(conn: MultiplexedConnection, ours: Ids, name: String, keys: Keys, url: String) -> Self {
         let scripts = Scripts {
             own: Script::new(scripts::OWN),
             disown: Script::new(scripts::DISOWN),
@@ -81,7 +82,7 @@ impl Desk {
             finish: Script::new(scripts::FINISH),
             put_back: Script::new(scripts::PUT_BACK),
         };
-        Self { conn, claimer, name, keys, url, scripts: scripts.into() }
+        Self { conn, ours, name, keys, url, scripts: scripts.into() }
     }
 
     fn wrong(&self, error: &RedisError) -> QueueError {
@@ -120,17 +121,11 @@ impl Desk {
     /// As [`own`](Self::own).
     pub async fn kill_ghosts(&self) -> Result<u32, QueueError> {
         let mut conn = self.conn.clone();
-        let (us, list): (i64, Vec<u8>) = redis::pipe()
-            .cmd("CLIENT")
-            .arg("ID")
-            .cmd("CLIENT")
-            .arg("LIST")
-            .query_async(&mut conn)
-            .await
-            .map_err(|e| self.wrong(&e))?;
+        let list: Vec<u8> =
+            redis::cmd("CLIENT").arg("LIST").query_async(&mut conn).await.map_err(|e| self.wrong(&e))?;
         let list = String::from_utf8_lossy(&list);
         let mut killed = 0;
-        for id in named(&list, &self.name).filter(|id| *id != us && *id != self.claimer) {
+        for id in named(&list, &self.name).filter(|id| *id != self.ours.claimer && *id != self.ours.desk) {
             let mut cmd = redis::cmd("CLIENT");
             cmd.arg("KILL").arg("ID").arg(id);
             killed += cmd.query_async::<u32>(&mut conn).await.map_err(|e| self.wrong(&e))?;
@@ -144,7 +139,7 @@ impl Desk {
     /// As [`own`](Self::own).
     pub async fn wake_claimer(&self) -> Result<(), QueueError> {
         let mut cmd = redis::cmd("CLIENT");
-        cmd.arg("UNBLOCK").arg(self.claimer);
+        cmd.arg("UNBLOCK").arg(self.ours.claimer);
         cmd.query_async::<i64>(&mut self.conn.clone()).await.map(drop).map_err(|e| self.wrong(&e))
     }
 

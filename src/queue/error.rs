@@ -82,7 +82,9 @@ impl QueueError {
         match error.code() {
             Some("NOAUTH" | "WRONGPASS" | "NOPERM") => Self::Denied { url, why },
             Some("OOM") => Self::Full { url, why },
-            Some("READONLY" | "MISCONF" | "NOREPLICAS" | "MASTERDOWN") => Self::ReadOnly { url, why },
+            Some("READONLY" | "UNBLOCKED" | "MISCONF" | "NOREPLICAS" | "MASTERDOWN") => {
+                Self::ReadOnly { url, why }
+            }
             Some("LOADING") => Self::Loading { url, why },
             _ if error.kind() == ErrorKind::AuthenticationFailed => Self::Denied { url, why },
             _ => Self::Unreachable { url, why },

@@ -7,7 +7,9 @@ use crate::vocabulary::NodeName;
 
 /// A queue's name was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{given:?} is not a queue's name: letters, digits, '-', '_', '.' and ':', at most 200; correct MAINT_QUEUE")]
+#[error(
+    "{given:?} is not a queue's name: letters, digits, '-', '_', '.' and ':', at most 200; correct MAINT_QUEUE"
+)]
 pub struct QueueNameError {
     given: String,
 }

@@ -8,7 +8,7 @@ use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo as _};
 use tokio::time::timeout;
 
 use super::claim::{Claimer, How};
-use super::desk::Desk;
+use super::desk::{Desk, Ids};
 use super::error::{QueueError, mask, shown};
 use super::keys::{Keys, QueueName};
 
@@ -30,7 +30,10 @@ pub(super) fn client(url: &str) -> Result<Client, QueueError> {
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE.0).with_interval(KEEPALIVE.1);
     let settings =
         TcpSettings::default().set_nodelay(true).set_keepalive(keepalive).set_user_timeout(USER_TIMEOUT);
-    Client::open(url.into_connection_info().map_err(wrong)?.set_tcp_settings(settings)).map_err(wrong)
+    let info = url.into_connection_info().map_err(wrong)?;
+    // Announcing the library's name is one more right and one more round trip.
+    let redis = info.redis_settings().clone().set_skip_set_lib_name();
+    Client::open(info.set_redis_settings(redis).set_tcp_settings(settings)).map_err(wrong)
 }
 
 /// Where a queue is.
@@ -64,27 +67,22 @@ impl Server {
     /// Any [`QueueError`] but [`QueueError::Url`], within about 6 s.
     pub async fn connect(&self, how: How) -> Result<(Desk, Claimer), QueueError> {
         // A blocking command is answered late by design; its own deadline is with the claimer.
-        let (waiting, waiting_id) = self.one(None).await?;
-        let (busy, _) = self.one(Some(DEADLINE)).await?;
-        let claimer = Claimer::new(waiting, how, self.keys.clone(), self.url.clone());
-        Ok((Desk::new(busy, waiting_id, self.name.clone(), self.keys.clone(), self.url.clone()), claimer))
+        let (waiting, claimer) = self.one(None).await?;
+        let (busy, desk) = self.one(Some(DEADLINE)).await?;
+        let ids = Ids { claimer, desk };
+        let (keys, url) = (self.keys.clone(), self.url.clone());
+        let claimer = Claimer::new(waiting, how, keys.clone(), url.clone());
+        Ok((Desk::new(busy, ids, self.name.clone(), keys, url), claimer))
     }
 
     async fn one(&self, answer: Option<Duration>) -> Result<(MultiplexedConnection, i64), QueueError> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(DEADLINE))
-            .set_response_timeout(answer);
+        let config =
+            AsyncConnectionConfig::new().set_connection_timeout(Some(DEADLINE)).set_response_timeout(answer);
         let connect = async {
             let mut conn = self.client.get_multiplexed_async_connection_with_config(&config).await?;
-            let (id,): (i64,) = redis::pipe()
-                .cmd("CLIENT")
-                .arg("SETNAME")
-                .arg(&self.name)
-                .ignore()
-                .cmd("CLIENT")
-                .arg("ID")
-                .query_async(&mut conn)
-                .await?;
+            // Not in one pipeline: its error would not say which of Redis' errors it is.
+            redis::cmd("CLIENT").arg("SETNAME").arg(&self.name).exec_async(&mut conn).await?;
+            let id = redis::cmd("CLIENT").arg("ID").query_async(&mut conn).await?;
             Ok((conn, id))
         };
         match timeout(DEADLINE, connect).await {

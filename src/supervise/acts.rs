@@ -41,7 +41,7 @@ impl Core {
         let Some(worker) = self.workers.get_mut(name) else { return };
         worker.relaunched = None;
         if worker.because.is_empty() {
-            worker.because = format!("its own supervisor: {}", worker.health_text());
+            worker.because = format!("its own supervisor saw it dead: {}", worker.why());
         }
         let text = format!("relaunching {}: {}", worker.spec.unit, worker.because);
         worker.last_act = Some((now, "relaunch ordered".to_owned()));
@@ -82,7 +82,12 @@ impl Core {
             }
         };
         let unit = worker.spec.unit.clone();
-        worker.last_act = Some((now, text.clone()));
+        // A table has the invocation in a column of its own; who it was and why is what a person asks next.
+        let act = match &end.result {
+            Ok(_) => format!("relaunched in {took} ({})", worker.because),
+            Err(_) => text.clone(),
+        };
+        worker.last_act = Some((now, act));
         let took_us = u64::try_from(end.took.as_micros()).unwrap_or(u64::MAX);
         match end.result {
             Ok(invocation) => {

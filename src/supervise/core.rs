@@ -24,6 +24,9 @@ const BOOT_AT_MOST: Duration = Duration::from_secs(300);
 /// How many changes a subscriber may lag behind before it is sent a whole snapshot instead.
 const CHANGES_KEPT: usize = 128;
 
+/// How soon a change of what is degraded may follow another: the sentences count seconds and records.
+const DEGRADED_AGAIN: Duration = Duration::from_secs(1);
+
 /// What ended in a task of its own and comes back to the loop.
 pub(super) enum Done {
     /// A relaunch of a worker of this node.
@@ -43,6 +46,8 @@ pub(super) struct Core {
     pub(super) bus_lost: Option<String>,
     /// Why the last reload was refused, while the old configuration is kept.
     pub(super) stale_config: Option<String>,
+    /// What was degraded when this node was last published, and when that was.
+    pub(super) published: (Vec<String>, Moment),
     pub(super) systemd: Systemd,
     pub(super) store: StoreHandle,
     pub(super) recorder: Recorder,
@@ -86,19 +91,23 @@ impl Core {
     pub(super) fn look(&mut self, name: &WorkerName, now: Moment) {
         let host = self.host;
         let Some(worker) = self.workers.get_mut(name) else { return };
-        let before = worker.class(now);
         worker.health = classify(&worker.seen, host);
-        let class = worker.class(now);
-        if class != before {
-            worker.since = now;
-        }
         let event = Event::Seen { health: worker.health.clone(), invocation: worker.invocation() };
-        let published = class != before;
-        if published {
-            self.publish(name, now);
-            self.record_class(name, before, now);
+        let shown = worker.shown(now);
+        // Also a new run or another reason within the same class: a watcher's order is about the run it was shown.
+        let news = shown != worker.shown;
+        if news {
+            let (before, class) = (worker.shown.class, shown.class);
+            worker.shown = shown;
+            if class != before {
+                worker.since = now;
+                self.record_class(name, before, now);
+            }
         }
-        self.judge(name, &event, now);
+        // One frame for what was seen and what follows from it: a fall without its remedy is half the news.
+        if self.decide(name, &event, now) || news {
+            self.publish(name, now);
+        }
     }
 
     /// Judges every worker anew, after the host's own state changed.
@@ -109,9 +118,16 @@ impl Core {
         }
     }
 
-    /// Feeds an event to the judge and carries out what it decides.
+    /// Feeds an event to the judge, carries out what it decides, and publishes what that has changed.
     pub(super) fn judge(&mut self, name: &WorkerName, event: &Event, now: Moment) {
-        let Some(worker) = self.workers.get_mut(name) else { return };
+        if self.decide(name, event, now) {
+            self.publish(name, now);
+        }
+    }
+
+    /// Feeds an event to the judge and carries out what it decides; true if that has changed the worker's state.
+    fn decide(&mut self, name: &WorkerName, event: &Event, now: Moment) -> bool {
+        let Some(worker) = self.workers.get_mut(name) else { return false };
         let terms = Terms { policy: &worker.spec.policy, salt: salt(name.as_str()) };
         let (state, actions) = decide(&worker.state, event, terms, now);
         let changed = state != worker.state;
@@ -125,9 +141,10 @@ impl Core {
                 Action::Say(say) => self.say(name, say, now),
             }
         }
-        if changed {
-            self.publish(name, now);
+        if let Some(worker) = self.workers.get_mut(name) {
+            worker.disappoint();
         }
+        changed
     }
 
     fn save(&self, name: &WorkerName) {
@@ -177,8 +194,10 @@ impl Core {
     }
 
     /// Publishes the node as a whole.
-    pub(super) fn publish_node(&self, now: Moment) {
-        let update = Arc::new(Update::Node(self.node_report(now)));
+    pub(super) fn publish_node(&mut self, now: Moment) {
+        let report = self.node_report(now);
+        self.published = (report.degraded.clone(), now);
+        let update = Arc::new(Update::Node(report));
         let _ = self.own.send(update.clone());
         let _ = self.all.send(update);
     }
@@ -215,6 +234,11 @@ impl Core {
             .collect();
         for name in due {
             self.look(&name, now);
+        }
+        // The disk and the journal fail in threads of their own, which do not wake this loop.
+        let (told, at) = &self.published;
+        if now.since(*at) >= DEGRADED_AGAIN && self.degraded() != *told {
+            self.publish_node(now);
         }
         let errands = self.errands(now);
         self.workers

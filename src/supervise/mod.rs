@@ -3,7 +3,7 @@
 
 mod acts;
 mod core;
-pub mod inherit;
+pub mod kernel;
 mod neighbours;
 mod orders;
 mod peers;
@@ -53,7 +53,7 @@ pub enum SuperviseError {
     NoSockets,
     /// The passed sockets cannot be taken over.
     #[error("the sockets cannot be taken over")]
-    Inherit(#[from] inherit::InheritError),
+    Inherit(#[from] kernel::InheritError),
     /// The door cannot be opened.
     #[error("the door cannot be opened")]
     Door(#[source] crate::peer::listener::DoorError),

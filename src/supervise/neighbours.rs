@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::fleet::Fleet;
 use crate::judge::{Errand, Sight, backoff, errand};
 use crate::peer::watch::PeerHandle;
-use crate::peer::wire::{Class, NodeReport, NodeState, WorkerReport};
-use crate::vocabulary::{FleetHash, Moment, NodeName, Target, WorkerName};
+use crate::peer::wire::{Class, Hello, NodeReport, NodeState, WorkerReport};
+use crate::vocabulary::{BootNonce, FleetHash, Moment, NodeName, Target, WorkerName};
 
 /// One watched node.
 pub(super) struct Neighbour {
@@ -17,6 +17,8 @@ pub(super) struct Neighbour {
     why: String,
     version: Option<String>,
     fleet_hash: Option<FleetHash>,
+    /// The run of its supervisor that was heard from last.
+    run: Option<BootNonce>,
     degraded: Vec<String>,
     workers: BTreeMap<WorkerName, Seen>,
 }
@@ -55,6 +57,7 @@ impl Neighbour {
             why: "not heard from yet".to_owned(),
             version: None,
             fleet_hash: None,
+            run: None,
             degraded: Vec::new(),
             workers: BTreeMap::new(),
         }
@@ -75,13 +78,17 @@ impl Neighbour {
         self.state
     }
 
-    pub(super) fn hello(&mut self, version: String, fleet_hash: FleetHash) {
-        self.version = Some(version);
-        self.fleet_hash = Some(fleet_hash);
+    /// Takes a hello in; true if it is by another run of the supervisor than the one before.
+    pub(super) fn hello(&mut self, hello: Hello) -> bool {
+        self.version = Some(hello.version);
+        self.fleet_hash = Some(hello.fleet_hash);
+        self.run.replace(hello.boot_nonce).is_some_and(|before| before != hello.boot_nonce)
     }
 
     pub(super) fn snapshot(&mut self, report: NodeReport, now: Moment) {
         self.degraded = report.degraded;
+        // It may have taken another fleet file since its hello.
+        self.fleet_hash = report.fleet_hash.or(self.fleet_hash);
         let mut before = std::mem::take(&mut self.workers);
         for report in report.workers {
             let errand = before.remove(&report.worker).map_or(Run::Idle, |seen| seen.errand);

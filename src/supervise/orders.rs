@@ -287,13 +287,22 @@ impl Core {
         }
         let deadline = self.answer_within(&request.target_node, request.worker.as_ref(), &verb);
         let handle = neighbour.handle.clone();
+        let recorder = self.recorder.clone();
         let known = neighbour.in_words(&request.target_node);
         tokio::spawn(async move {
+            let acts = verb.acts();
             let answer = handle.request(request.worker.as_ref(), verb, &request.because, deadline).await;
-            let _ = reply.send(answer.unwrap_or_else(|error| {
+            let verdict = answer.unwrap_or_else(|error| {
                 let Refusal { code, text } = error.refusal();
                 refused(code, format!("{text} ({known})"))
-            }));
+            });
+            if let (true, Some(worker)) = (acts, request.worker) {
+                let target = Target { node: request.target_node, worker };
+                let (served, text) = answered(&target, &verdict);
+                let priority = if served { Priority::Notice } else { Priority::Error };
+                recorder.record(Record::local(Kind::Acted, priority, target.to_string(), text));
+            }
+            let _ = reply.send(verdict);
         });
     }
 
@@ -348,21 +357,7 @@ impl Core {
     /// A neighbour answered an order that this node gave as its watcher.
     pub(super) fn errand_done(&mut self, target: &Target, verdict: &Result<Verdict, String>, now: Moment) {
         let (served, text) = match verdict {
-            Ok(Verdict::Outcome(Outcome::Relaunched(done))) => {
-                let took = human(Duration::from_micros(done.took_us));
-                (
-                    true,
-                    format!("{target} runs again under invocation {} after {took}", done.invocation.short()),
-                )
-            }
-            Ok(Verdict::Outcome(Outcome::AlreadyRecovered { .. })) => {
-                (true, format!("{target} had already recovered; nothing was touched"))
-            }
-            Ok(Verdict::Outcome(Outcome::Failed(failed))) => {
-                (false, format!("{target} is not back: {}", failed.why))
-            }
-            Ok(Verdict::Outcome(other)) => (false, format!("{target}: unexpected answer {other:?}")),
-            Ok(Verdict::Refused(refusal)) => (false, format!("{target} refused the relaunch: {refusal}")),
+            Ok(verdict) => answered(target, verdict),
             Err(error) => (false, format!("{target}: {error}")),
         };
         let priority = if served { Priority::Notice } else { Priority::Error };
@@ -375,5 +370,33 @@ impl Core {
     /// Publishes a neighbour's worker or node to the local socket.
     pub(super) fn publish_all(&self, update: Update) {
         let _ = self.all.send(std::sync::Arc::new(update));
+    }
+}
+
+/// Whether a neighbour did what it was ordered to, and what it answered in words.
+fn answered(target: &Target, verdict: &Verdict) -> (bool, String) {
+    match verdict {
+        Verdict::Outcome(Outcome::Relaunched(done)) => {
+            let took = human(Duration::from_micros(done.took_us));
+            (true, format!("{target} runs again under invocation {} after {took}", done.invocation.short()))
+        }
+        Verdict::Outcome(Outcome::AlreadyRecovered { .. }) => {
+            (true, format!("{target} had already recovered; nothing was touched"))
+        }
+        Verdict::Outcome(Outcome::Failed(failed)) => (false, format!("{target} is not back: {}", failed.why)),
+        Verdict::Outcome(Outcome::Held { for_ms }) => {
+            (true, format!("{target} is left alone for {}", human(Duration::from_millis(*for_ms))))
+        }
+        Verdict::Outcome(Outcome::Released { .. }) => (true, format!("{target} is released")),
+        Verdict::Outcome(
+            other @ (Outcome::Status(_)
+            | Outcome::Fleet(_)
+            | Outcome::Explained(_)
+            | Outcome::Audit(_)
+            | Outcome::Proof(_)
+            | Outcome::Noted
+            | Outcome::Watching),
+        ) => (false, format!("{target}: unexpected answer {other:?}")),
+        Verdict::Refused(refusal) => (false, format!("{target} refused it: {refusal}")),
     }
 }

@@ -19,14 +19,17 @@ impl Core {
         let before = neighbour.state();
         let changed = match what {
             PeerNews::Connected(hello) => {
-                neighbour.hello(hello.version, hello.fleet_hash);
+                let anew = neighbour.hello(hello);
                 let silent = human(now.since(neighbour.since()));
                 let back = neighbour.turn(NodeState::Up, "its supervisor answers".to_owned(), now);
-                let was_away = before != NodeState::Unknown;
-                back.then(|| {
-                    let text = if was_away { format!("{node} answers again after {silent}") } else { format!("{node} answers") };
-                    (Kind::Peer, Priority::Notice, text)
-                })
+                let text = match (back, before == NodeState::Unknown, anew) {
+                    (true, false, _) => Some(format!("{node} answers again after {silent}")),
+                    (true, true, _) => Some(format!("{node} answers")),
+                    // Too quick for a loss to be noticed, but somebody should know of it.
+                    (false, _, true) => Some(format!("the supervisor of {node} died or was restarted; a new run of it answered the knock")),
+                    (false, _, false) => None,
+                };
+                text.map(|text| (Kind::Peer, Priority::Notice, text))
             }
             PeerNews::Snapshot(report) => {
                 neighbour.turn(report.state, report.why.clone(), now);

@@ -11,13 +11,13 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::timeout;
 
 use super::core::{Core, Done, publishers};
-use super::inherit;
-use crate::notify::Notifier;
+use super::kernel;
 use super::worker::Worker;
 use super::{Setup, SuperviseError};
 use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record, take_warnings};
 use crate::judge::{Host, WorkerState};
+use crate::notify::Notifier;
 use crate::peer::client::Endpoint;
 use crate::peer::desk::{Desk, Order};
 use crate::peer::identity::Identity;
@@ -105,7 +105,7 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
     let me = setup.node;
     let (fleet, warnings) = load(&setup.fleet, &me)?;
     let identity = Identity::load(&setup.key).map_err(SuperviseError::Identity)?;
-    let listeners = inherit::sockets()?;
+    let listeners = kernel::sockets()?;
     if listeners.tcp.is_empty() && listeners.unix.is_empty() {
         return Err(SuperviseError::NoSockets);
     }
@@ -129,6 +129,7 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
         host_since: now,
         bus_lost: None,
         stale_config: None,
+        published: (Vec::new(), now),
         systemd: systemd::start(units_rx, systemd_tx),
         store: evidence.store,
         recorder: evidence.recorder.clone(),
@@ -192,6 +193,7 @@ async fn supervise(
     fleet_tx: &Published<Arc<Fleet>>,
     follow: &Follow,
 ) -> Result<(), SuperviseError> {
+    let mut started_up = false;
     loop {
         let now = Moment::now();
         let due = core.tick(now);
@@ -216,6 +218,11 @@ async fn supervise(
             // A supervisor without its door is deaf; systemd starts one that hears.
             Woke::DoorClosed(Ok(Err(error))) => return Err(SuperviseError::Door(error)),
             Woke::DoorClosed(Ok(Ok(())) | Err(_)) => return Err(SuperviseError::DoorEnded),
+            // The first quiet moment: the start is over, and its code need not stay in memory.
+            Woke::Time if !started_up => {
+                started_up = true;
+                kernel::let_go_of_startup_code();
+            }
             Woke::Time => {}
         }
     }

@@ -1,11 +1,10 @@
 //! What people are told of a worker: how loudly, and in which words.
 
-use super::acts::journal_of;
 use super::core::Core;
 use crate::fleet::BlastRadius;
 use crate::journal::{Event as Kind, Priority, Record};
 use crate::judge::Say;
-use crate::peer::wire::{Class, Outcome, RelaunchFailed, Verdict};
+use crate::peer::wire::Class;
 use crate::vocabulary::{Moment, WorkerName, human};
 
 impl Core {
@@ -45,11 +44,14 @@ impl Core {
                     human(wait)
                 ),
             ),
-            Say::RepairingAtOnce(death) => {
-                (Kind::Observed, act, format!("{unit} is dead ({death}) and is repaired at once"))
+            Say::RepairingAtOnce => {
+                (Kind::Observed, act, format!("{unit} is repaired at once; dead: {}", worker.why()))
             }
             Say::LeftToPeers => {
                 (Kind::Alert, Priority::Warning, format!("{unit} is dead and left to its watchers"))
+            }
+            Say::LeftToPeople => {
+                (Kind::Acted, Priority::Warning, format!("{unit} is not back, and nobody is to act unasked"))
             }
             Say::TryAgain(wait) => {
                 (Kind::Acted, Priority::Warning, format!("{unit} is not back; next try in {}", human(wait)))
@@ -68,7 +70,7 @@ impl Core {
                 format!("{unit} is still down in quarantine; next try in {}", human(wait)),
             ),
             Say::Recovered => (Kind::Acted, act, format!("{unit} stayed up: recovered")),
-            Say::CameBack => (Kind::Observed, act, format!("{unit} was brought back by somebody else")),
+            Say::CameBack => (Kind::Observed, act, format!("{unit} is up again without our doing")),
             Say::Stranded(obstacle) => {
                 (Kind::Alert, alert, format!("{unit} is down and cannot be started: {obstacle}"))
             }
@@ -81,26 +83,13 @@ impl Core {
                 }
                 worker.answer_settled();
             }
-            Say::TryAgain(_) | Say::StillQuarantined(_) | Say::Stranded(_) => {
-                // Whoever still waits here waited for it to settle, and it did not.
-                let waiters = std::mem::take(&mut worker.waiters);
-                if !waiters.is_empty() {
-                    let unit = unit.clone();
-                    let took_us = worker.relaunched.as_ref().map_or(0, |result| result.took_us);
-                    let why = format!("it was started and did not stay up: {}", worker.health_text());
-                    tokio::spawn(async move {
-                        let log = journal_of(&unit).await;
-                        let failed = RelaunchFailed { unit, why, job: Some("done".to_owned()), took_us, log };
-                        let verdict = Verdict::Outcome(Outcome::Failed(failed));
-                        for waiter in waiters {
-                            let _ = waiter.reply.send(verdict.clone());
-                        }
-                    });
-                }
-            }
             Say::UndeclaredStop(_)
-            | Say::RepairingAtOnce(_)
+            | Say::RepairingAtOnce
             | Say::LeftToPeers
+            | Say::LeftToPeople
+            | Say::TryAgain(_)
+            | Say::Stranded(_)
+            | Say::StillQuarantined(_)
             | Say::Quarantined(_)
             | Say::CameBack
             | Say::HoldEnded => {}

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::acts::journal_of;
 use crate::fleet::Worker as Spec;
 use crate::judge::{Death, Health, Observation, Phase, UnitSnapshot, Wait, WorkerState};
-use crate::peer::wire::{Class, Explanation, Outcome, Relaunched, Verdict, WorkerReport};
+use crate::peer::wire::{Class, Explanation, Outcome, RelaunchFailed, Relaunched, Verdict, WorkerReport};
 use crate::vocabulary::{InvocationId, Moment, NodeName, WorkerName, human};
 
 /// A worker as the supervisor's loop owns it.
@@ -15,6 +16,8 @@ pub(super) struct Worker {
     pub(super) state: WorkerState,
     pub(super) seen: Observation,
     pub(super) health: Health,
+    /// What watchers were last shown of it.
+    pub(super) shown: Shown,
     /// Since when it has been in its present class.
     pub(super) since: Moment,
     pub(super) last_act: Option<(Moment, String)>,
@@ -23,6 +26,14 @@ pub(super) struct Worker {
     /// The relaunch that is settling, for those who wait for its verification.
     pub(super) relaunched: Option<Relaunched>,
     pub(super) waiters: Vec<Waiter>,
+}
+
+/// What a watcher is shown anew as soon as it changes.
+#[derive(PartialEq, Eq)]
+pub(super) struct Shown {
+    pub(super) class: Class,
+    invocation: Option<InvocationId>,
+    why: String,
 }
 
 /// Somebody who ordered a relaunch and waits for its outcome.
@@ -41,7 +52,8 @@ impl Worker {
             spec,
             state,
             seen: Observation::Failed(blind.clone()),
-            health: Health::Unknown(blind),
+            health: Health::Unknown(blind.clone()),
+            shown: Shown { class: Class::Unknown, invocation: None, why: blind },
             since: now,
             last_act: None,
             because: String::new(),
@@ -67,7 +79,13 @@ impl Worker {
         }
     }
 
-    fn why(&self) -> String {
+    /// What a watcher is shown, and told again when it changes.
+    pub(super) fn shown(&self, now: Moment) -> Shown {
+        Shown { class: self.class(now), invocation: self.invocation(), why: self.why() }
+    }
+
+    /// The evidence for its present health, in words.
+    pub(super) fn why(&self) -> String {
         match (&self.health, &self.seen) {
             (Health::Healthy, Observation::Unit(unit)) => unit.sub.clone(),
             (Health::Healthy, Observation::Failed(_)) => "running".to_owned(),
@@ -78,15 +96,15 @@ impl Worker {
         }
     }
 
-    /// What is being done, in words; empty when nothing is.
-    fn doing(&self, now: Moment) -> String {
+    /// What is being done, in words; empty when nothing is. No times: they would stand still where the report is kept, and
+    /// `due_in_ms` says when.
+    fn doing(&self) -> String {
         match &self.state.phase {
             Phase::Watching => String::new(),
             Phase::Waiting { why: Wait::SystemdFirst, .. } => "systemd may restart it itself".to_owned(),
-            Phase::Waiting { due, why: Wait::UndeclaredStop, .. } => {
-                format!("nobody declared this stop: back in {}", human(due.since(now)))
-            }
+            Phase::Waiting { why: Wait::UndeclaredStop, .. } => "nobody declared this stop".to_owned(),
             Phase::Waiting { why: Wait::Grace, .. } => "its watchers repair it after the grace".to_owned(),
+            Phase::Waiting { why: Wait::Hold, .. } => "back when the hold ends".to_owned(),
             Phase::Waiting { failures, why: Wait::Backoff, .. } => {
                 format!("try {failures} failed; the next follows")
             }
@@ -96,9 +114,7 @@ impl Worker {
                 failures => format!("relaunching, try {}", failures + 1),
             },
             Phase::Settling { .. } => "relaunched; it has to stay up now".to_owned(),
-            Phase::Quarantined { retry, .. } => {
-                format!("quarantine: next try in {}", human(retry.since(now)))
-            }
+            Phase::Quarantined { .. } => "it fell too often and is tried again slowly".to_owned(),
             Phase::Stranded => "nothing: systemd would refuse to start it".to_owned(),
         }
     }
@@ -123,7 +139,7 @@ impl Worker {
             why: self.why(),
             for_ms: ms(now.since(self.since)),
             invocation: self.invocation(),
-            doing: self.doing(now),
+            doing: self.doing(),
             due_in_ms: due.map(|due| ms(due.since(now))),
             last_act: self.last_act.as_ref().map(|(_, act)| act.clone()),
             last_act_ms: self.last_act.as_ref().map(|(at, _)| ms(now.since(*at))),
@@ -223,6 +239,39 @@ impl Worker {
             let result = Relaunched { shared: waiter.shared, ..result.clone() };
             let _ = waiter.reply.send(Verdict::Outcome(Outcome::Relaunched(result)));
         }
+    }
+
+    /// Answers those who still wait although neither a relaunch nor its verification is under way any more: whatever came
+    /// between, what they wait for does not come.
+    pub(super) fn disappoint(&mut self) {
+        match self.state.phase {
+            Phase::Repairing { .. } | Phase::Settling { .. } => return,
+            Phase::Watching
+            | Phase::Waiting { .. }
+            | Phase::LeftToPeers
+            | Phase::Quarantined { .. }
+            | Phase::Stranded => {}
+        }
+        if self.waiters.is_empty() {
+            return;
+        }
+        let waiters = std::mem::take(&mut self.waiters);
+        let (why, job, took_us) = match &self.relaunched {
+            Some(done) => {
+                let why = format!("it was started and did not stay up: {}", self.health_text());
+                (why, Some("done".to_owned()), done.took_us)
+            }
+            None => ("systemd did not say in time what came of the order".to_owned(), None, 0),
+        };
+        let unit = self.spec.unit.clone();
+        tokio::spawn(async move {
+            let log = journal_of(&unit).await;
+            let verdict = Verdict::Outcome(Outcome::Failed(RelaunchFailed { unit, why, job, took_us, log }));
+            for waiter in waiters {
+                // Whoever has gone meanwhile reads the outcome in the status.
+                let _ = waiter.reply.send(verdict.clone());
+            }
+        });
     }
 
     /// The text of its present health, for records.

@@ -54,6 +54,10 @@ pub(super) fn restart(unit: &UnitName) -> Built {
     to_manager("RestartUnit").build(&(unit.as_str(), "replace"))
 }
 
+pub(super) fn start(unit: &UnitName) -> Built {
+    to_manager("StartUnit").build(&(unit.as_str(), "replace"))
+}
+
 /// Pins the unit in PID 1's memory for as long as this connection lasts. Without it an idle unit is collected within a
 /// second, and how it stopped is forgotten with it. It also keeps the unit's signals coming should PID 1 lose the
 /// subscription. Asked of the object, not of the manager, since the object's lookup loads the unit.

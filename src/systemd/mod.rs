@@ -184,7 +184,8 @@ fn start_at(
 
 impl Systemd {
     /// Restarts the unit, its failure counters reset, and waits until systemd's job has ended; at most `timeout` and ten
-    /// seconds. Restart and not start, because a start waits out RestartSec= and does nothing to a unit that is up.
+    /// seconds. Restart and not start, because a start waits out RestartSec= and does nothing to a unit that is up; only a
+    /// unit that is down is started, since it may refuse to be stopped by hand.
     ///
     /// Whether the unit then stays up is not known yet: a simple service whose command is missing is up for a moment.
     pub async fn relaunch(&self, unit: &UnitName, timeout: Duration) -> Relaunch {

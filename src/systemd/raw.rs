@@ -110,6 +110,11 @@ impl Raw {
         matches!(self.active.as_str(), "active" | "reloading" | "refreshing")
     }
 
+    /// Whether it is down and nobody is at it.
+    pub(super) fn down(&self) -> bool {
+        matches!(self.active.as_str(), "inactive" | "failed") && self.job == 0
+    }
+
     /// The same in the vocabulary of the judge.
     pub(super) fn snapshot(&self) -> UnitSnapshot {
         UnitSnapshot {

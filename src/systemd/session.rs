@@ -326,7 +326,10 @@ impl Session {
         // Written together, not waiting for the first answer. That the failure counter of a unit cannot be reset
         // (because it has none) does not matter.
         self.send(message::reset_failed(&unit), None);
-        self.send(message::restart(&unit), Some(Call::Restart(id)));
+        // Of a unit that is down a start is the same, and a unit with RefuseManualStop=yes takes no other order.
+        let down = raw.is_some_and(Raw::down);
+        let order = if down { message::start(&unit) } else { message::restart(&unit) };
+        self.send(order, Some(Call::Restart(id)));
         self.orders.push((id, Order::new(unit, raw, timeout, reply)));
     }
 

@@ -9,6 +9,7 @@
     reason = "test code: a failed expectation ends the test, also in helpers outside #[test] functions"
 )]
 
+mod catalog;
 mod cli;
 mod door;
 mod fleet;

@@ -68,7 +68,9 @@ impl Redis {
     pub(crate) fn come_back(&mut self) {
         let until = Instant::now() + DEADLINE;
         self.child = spawn("--port", self.port, self.dir.path(), &self.args);
-        while !ready(self.port, true) {
+        let client = redis::Client::open(self.url("")).unwrap();
+        // It answers before it has loaded its data, but only with a refusal.
+        while client.get_connection().and_then(|mut conn| redis::cmd("PING").exec(&mut conn)).is_err() {
             assert!(self.child.try_wait().unwrap().is_none(), "redis-server does not come back");
             assert!(Instant::now() < until, "redis-server does not come back in time");
             std::thread::yield_now();

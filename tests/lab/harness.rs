@@ -5,11 +5,21 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 static LABS: AtomicU32 = AtomicU32::new(0);
+
+/// Labs run side by side, except for one that takes all the processors there are.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// A lab's share of the machine.
+enum Share {
+    Some(#[expect(dead_code, reason = "held, not read")] RwLockReadGuard<'static, ()>),
+    All(#[expect(dead_code, reason = "held, not read")] RwLockWriteGuard<'static, ()>),
+}
 
 /// A path of this repository.
 pub(crate) fn repo(path: &str) -> PathBuf {
@@ -26,16 +36,28 @@ pub(crate) struct Lab {
     dir: PathBuf,
     name: &'static str,
     nodes: Vec<&'static str>,
+    _share: Share,
 }
 
 impl Lab {
     /// Boots nodes with keyholder's key made and nothing else. `name` is the scenario's, for its journals.
     pub(crate) fn boot(name: &'static str, nodes: &[&'static str]) -> Self {
+        let share = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
+        Self::boot_on(Share::Some(share), name, nodes)
+    }
+
+    /// The same, once no other lab runs, and none starts before it ends.
+    pub(crate) fn boot_alone(name: &'static str, nodes: &[&'static str]) -> Self {
+        let share = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
+        Self::boot_on(Share::All(share), name, nodes)
+    }
+
+    fn boot_on(share: Share, name: &'static str, nodes: &[&'static str]) -> Self {
         let base =
             std::env::var("KEYHOLDER_LAB_DIR").unwrap_or_else(|_| "/run/keyholder-lab-test".to_owned());
         let number = LABS.fetch_add(1, Ordering::Relaxed);
         let dir = PathBuf::from(format!("{base}.{}.{number}", std::process::id()));
-        let lab = Self { dir, name, nodes: nodes.to_vec() };
+        let lab = Self { dir, name, nodes: nodes.to_vec(), _share: share };
         lab.lab(&[&["up"], nodes].concat());
         lab
     }
@@ -44,17 +66,22 @@ impl Lab {
     /// already written and running, and both installed through `install.sh`.
     pub(crate) fn pair(name: &'static str, units: &[(&str, &str)], workers: &str) -> Self {
         let lab = Self::boot(name, &["mars", "ai-core"]);
-        for (unit, body) in units {
-            lab.write("mars", &format!("/etc/systemd/system/{unit}"), body);
-        }
-        lab.sh("mars", "systemctl daemon-reload");
-        for (unit, _) in units.iter().filter(|(_, body)| !body.contains("# not started")) {
-            lab.sh("mars", &format!("systemctl start {unit}"));
-        }
-        lab.install();
-        let fleet = lab.fleet(&[("mars", "ai-core", workers), ("ai-core", "mars", "")]);
-        lab.deploy(&fleet);
+        lab.furnish(units, workers);
         lab
+    }
+
+    /// What [`Lab::pair`] does after the boot.
+    pub(crate) fn furnish(&self, units: &[(&str, &str)], workers: &str) {
+        for (unit, body) in units {
+            self.write("mars", &format!("/etc/systemd/system/{unit}"), body);
+        }
+        self.sh("mars", "systemctl daemon-reload");
+        for (unit, _) in units.iter().filter(|(_, body)| !body.contains("# not started")) {
+            self.sh("mars", &format!("systemctl start {unit}"));
+        }
+        self.install();
+        let fleet = self.fleet(&[("mars", "ai-core", workers), ("ai-core", "mars", "")]);
+        self.deploy(&fleet);
     }
 
     /// Copies keyholder and its installer into every node and runs it: keys are made, nothing is started yet.
@@ -117,7 +144,8 @@ impl Lab {
         text(&output, &format!("lab {args:?}"))
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    /// `tests/lab/lab` for this lab, to be run as the caller likes.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(repo("tests/lab/lab"));
         command.arg("--dir").arg(&self.dir).args(args);
         command

@@ -10,5 +10,20 @@
     reason = "test code: a failed expectation ends the test, also in helpers outside #[test] functions"
 )]
 
+mod boot;
+mod clock;
 mod death;
+mod degraded;
+mod demo;
+mod door;
 mod harness;
+mod lanes;
+mod network;
+mod orders;
+mod peerside;
+mod quarantine;
+mod reload;
+mod restraint;
+mod scene;
+mod speak;
+mod survival;

@@ -21,6 +21,9 @@ pub(super) struct Catalogs {
 impl Catalogs {
     /// Looks at every `catalog_*.yaml` of the directory. One that was not asked for need not be there.
     pub(super) fn of(args: &CheckArgs, fleet: Option<&BTreeSet<NodeName>>) -> Self {
+        if args.no_catalogs {
+            return Self::default();
+        }
         let beside = args.fleet.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let dir = args.catalogs.as_deref().unwrap_or(beside);
         match find(dir) {

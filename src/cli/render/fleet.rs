@@ -121,7 +121,8 @@ fn note(worker: &WorkerReport) -> Option<String> {
     if let Some(left) = worker.held_for_ms {
         let _ = write!(note, "; on hold for {} more", ms(left));
     }
-    if !worker.doing.is_empty() {
+    // What is said already, it would only say again.
+    if !worker.doing.is_empty() && worker.startable && !worker.left_to_peers {
         let _ = write!(note, "; {}", printable(&worker.doing));
     }
     if let Some(due) = worker.due_in_ms {
@@ -145,4 +146,34 @@ pub fn change(before: Option<Class>, now: &WorkerReport) -> String {
         Some(before) if before != now.class => format!("{told} (was {})", class(before).0),
         Some(_) | None => told,
     }
+}
+
+/// What is different about a node that was told as a whole again, a line each; empty if nothing is.
+pub fn node_change(before: &NodeReport, now: &NodeReport) -> String {
+    let mut text = String::new();
+    if (before.state, &before.why) != (now.state, &now.why) {
+        let _ = write!(text, "{} is {}: {}", now.node, state(now.state).0, printable(&now.why));
+        text.push_str(&if before.state == now.state {
+            "\n".to_owned()
+        } else {
+            format!(" (was {})\n", state(before.state).0)
+        });
+    }
+    for degraded in now.degraded.iter().filter(|degraded| !before.degraded.contains(degraded)) {
+        let _ = writeln!(text, "{} is degraded: {}", now.node, printable(degraded));
+    }
+    if now.degraded.is_empty() && !before.degraded.is_empty() {
+        let _ = writeln!(text, "{} is not degraded any more", now.node);
+    }
+    for worker in &now.workers {
+        let known = before.workers.iter().find(|known| known.worker == worker.worker);
+        // What merely grows with time is no news.
+        let news = |w: &WorkerReport| {
+            (w.class, w.why.clone(), w.doing.clone(), w.invocation, w.quarantined, w.held_for_ms.is_some())
+        };
+        if known.map(news) != Some(news(worker)) {
+            let _ = writeln!(text, "{}", change(known.map(|known| known.class), worker));
+        }
+    }
+    text
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 pub use audit::audit;
 pub use explain::explanation;
-pub use fleet::{Look, change, fleet};
+pub use fleet::{Look, change, fleet, node_change};
 pub use order::{held, refused, relaunched, released};
 
 use super::screen::Tone;

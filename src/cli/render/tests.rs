@@ -352,3 +352,32 @@ fn a_change_says_what_it_was_before() {
         .join("\n")
     );
 }
+
+#[test]
+fn of_a_node_told_again_only_what_is_different_is_said() {
+    let before = node(
+        "mars",
+        NodeState::Up,
+        vec![
+            worker("mars", "agent", "agent.service", Class::Healthy),
+            worker("mars", "web", "web.service", Class::Healthy),
+        ],
+    );
+    let mut now = before.clone();
+    now.workers[0].for_ms += 5_000;
+    assert_eq!(node_change(&before, &now), "");
+    now.state = NodeState::SupervisorDead;
+    now.why = "knocking".to_owned();
+    now.degraded = vec![HOSTILE.to_owned()];
+    now.workers[1].class = Class::Dead;
+    let text = node_change(&before, &now);
+    assert!(
+        text.starts_with("mars is supervisor-dead: knocking (was up)\nmars is degraded: \\x1b"),
+        "{text}"
+    );
+    assert!(text.ends_with("\nmars/web is dead (was healthy)\n"), "{text}");
+    assert_eq!(text.lines().count(), 3, "{text}");
+    now.degraded.clear();
+    let degraded = NodeReport { degraded: vec!["full".to_owned()], ..now.clone() };
+    assert_eq!(node_change(&degraded, &now), "mars is not degraded any more\n");
+}

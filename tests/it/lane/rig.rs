@@ -66,13 +66,7 @@ impl Rig {
         self.lane_with(mode, redis, &[], &[])
     }
 
-    pub(super) fn lane_with(
-        &self,
-        mode: &str,
-        redis: &Redis,
-        args: &[&str],
-        env: &[(&str, &str)],
-    ) -> Lane {
+    pub(super) fn lane_with(&self, mode: &str, redis: &Redis, args: &[&str], env: &[(&str, &str)]) -> Lane {
         let (first, prefix): (&str, &[&str]) = match mode {
             "read" => ("setpriv", &["--no-new-privs", "--", env!("CARGO_BIN_EXE_keyholder")]),
             _ => (env!("CARGO_BIN_EXE_keyholder"), &[]),
@@ -174,9 +168,13 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new(redis: &Redis, mode: &str) -> Self {
+        Self::over(redis.conn(), mode)
+    }
+
+    pub(super) fn over(conn: redis::Connection, mode: &str) -> Self {
         let node = "mars".parse().unwrap();
         let queue = if mode == "read" { QueueName::read(&node) } else { QueueName::write(&node) };
-        Self { conn: redis.conn(), keys: Keys::of(&queue) }
+        Self { conn, keys: Keys::of(&queue) }
     }
 
     pub(super) fn push(&mut self, raw: &[u8]) {
@@ -224,7 +222,8 @@ pub(super) struct Dice(u64);
 impl Dice {
     /// From the environment if it says so.
     pub(super) fn new() -> Self {
-        let seed = std::env::var("KEYHOLDER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_261_129);
+        let seed =
+            std::env::var("KEYHOLDER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_261_129);
         println!("KEYHOLDER_SEED={seed}");
         Self(seed)
     }
@@ -236,4 +235,3 @@ impl Dice {
         self.0 % n
     }
 }
-

@@ -1,0 +1,113 @@
+//! No clock is right: keys, orders, holds and repairs do not depend on any.
+//!
+//! The lab shares its kernel's wall clock with the machine, which nobody may set. So the supervisors and the command line are
+//! shown another one by a library that stands before libc's `clock_gettime`, which is where all of keyholder, SQLite
+//! included, has the time from; the audit shows that they believe it.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::harness::{Lab, repo, service, wait};
+use crate::orders::{OFTEN, relaunch, relaunched};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The wall clock starts at `WALL` seconds after 1970 with the boot; every other clock is the kernel's.
+const SOURCE: &str = r#"
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t clock, struct timespec *at) {
+    int wall = clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
+    int code = syscall(SYS_clock_gettime, wall ? CLOCK_BOOTTIME : clock, at);
+    if (code == 0 && wall) at->tv_sec = WALL + at->tv_sec % 60;
+    return code;
+}
+int gettimeofday(struct timeval *at, void *zone) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    at->tv_sec = now.tv_sec;
+    at->tv_usec = now.tv_nsec / 1000;
+    return 0;
+}
+time_t time(time_t *at) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (at) *at = now.tv_sec;
+    return now.tv_sec;
+}
+"#;
+
+/// Puts the clock of this year into a node and starts its supervisor anew.
+fn set(lab: &Lab, node: &str, year: &str, wall: i64) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let library = dir.path().join("clock.so");
+    let mut cc = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", &format!("-DWALL={wall}L"), "-x", "c", "-", "-o"])
+        .arg(&library)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("cc, which the build needs as well");
+    cc.stdin.take().expect("a pipe").write_all(SOURCE.as_bytes()).expect("cc reads");
+    assert!(cc.wait().expect("cc ends").success());
+    lab.lab(&["cp", library.to_str().expect("a plain path"), &format!("{node}:/usr/local/lib/clock.so")]);
+    lab.write(
+        node,
+        "/run/systemd/system/keyholder.service.d/clock.conf",
+        "[Service]\nEnvironment=LD_PRELOAD=/usr/local/lib/clock.so\n",
+    );
+    lab.sh(node, "systemctl daemon-reload && systemctl restart keyholder.service");
+    wait(&format!("{node} lives in {year}"), 5 * SECOND, || {
+        lab.sh(node, "keyholder audit -n 1 --json").contains(&format!("\"{year}-01-01T00:0")).then_some(())
+    });
+}
+
+#[test]
+fn with_one_clock_at_1970_and_the_other_at_2099_everything_works() {
+    let lab = Lab::pair("clock", &[("agent.service", &service(""))], &format!("agent: {{ {OFTEN} }}"));
+    lab.sh("mars", "keyholder hold mars/agent --for 2s --why 'made in the present'");
+    set(&lab, "mars", "1970", 0);
+    set(&lab, "ai-core", "2099", 4_070_908_800);
+    for (at, of) in [("ai-core", "mars"), ("mars", "ai-core")] {
+        wait(&format!("{at} follows {of}"), 5 * SECOND, || (lab.node(at, of)["state"] == "up").then_some(()));
+    }
+    // A hold from another century ends when its two seconds have passed, not sooner and not later.
+    wait("the hold has ended", 4 * SECOND, || {
+        lab.worker("mars", "mars", "agent")["held_for_ms"].is_null().then_some(())
+    });
+    let (verdict, took) = relaunch(&lab, "ai-core", "mars/agent");
+    relaunched(&verdict);
+    assert!(took < 2 * SECOND, "{took:?}");
+    // The command line in the other century.
+    lab.sh(
+        "ai-core",
+        "LD_PRELOAD=/usr/local/lib/clock.so keyholder relaunch mars/agent && keyholder key probe mars",
+    );
+    let before = lab.property("mars", "agent.service", "InvocationID");
+    lab.sh("mars", "systemctl kill -s KILL agent.service");
+    let run = lab.new_run("mars", "agent.service", &before, SECOND);
+    wait("ai-core knows the new run", SECOND, || {
+        (lab.worker("ai-core", "mars", "agent")["invocation"] == run.as_str()).then_some(())
+    });
+    // And back: saved by a supervisor of 2099, read by one of 1970.
+    set(&lab, "ai-core", "1970", 0);
+    relaunched(&relaunch(&lab, "ai-core", "mars/agent").0);
+    assert_eq!(lab.node("mars", "mars")["degraded"], serde_json::json!([]));
+}
+
+/// Who reads the wall clock: the audit's and the saved states' time stamps, and how long a reboot took.
+#[test]
+fn nothing_on_the_way_of_an_order_reads_the_wall_clock() {
+    let readers = Command::new("grep")
+        .args(["-rlE", "SystemTime|CLOCK_REALTIME|jiff::(Timestamp|Zoned)::now"])
+        .arg(repo("src"))
+        .output()
+        .expect("grep");
+    let text = String::from_utf8(readers.stdout).expect("plain paths");
+    let mut files: Vec<&str> = text.lines().filter_map(|line| line.split("/src/").last()).collect();
+    files.sort_unstable();
+    assert_eq!(files, ["journal/record.rs", "supervise/run.rs"]);
+}

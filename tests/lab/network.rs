@@ -1,0 +1,155 @@
+//! The cable is pulled, one direction is lost, the processors are busy: what a watcher says then, and that it does nothing on
+//! a guess.
+
+use std::io::{BufRead, BufReader};
+use std::process::Child;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::harness::{Lab, service, wait};
+use crate::orders::{OFTEN, relaunch, relaunched};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// `keyholder status --watch --json` on a node: what it is told of one node's state, and when.
+struct Watch {
+    child: Child,
+    states: Receiver<(Instant, String)>,
+}
+
+impl Watch {
+    fn start(lab: &Lab, at: &str, node: &'static str) -> Self {
+        let mut child = lab.spawn(at, "exec keyholder status --watch --json");
+        let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let (to, states) = channel();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                let frame: Value = serde_json::from_str(&line).expect("a line of JSON");
+                if frame["snapshot"]["node"] == node {
+                    let state = frame["snapshot"]["state"].as_str().expect("a state").to_owned();
+                    let _ = to.send((Instant::now(), state));
+                }
+            }
+        });
+        let mut watch = Self { child, states };
+        assert_eq!(watch.next(5 * SECOND).expect("the state at first").1, "up");
+        watch
+    }
+
+    fn next(&mut self, within: Duration) -> Option<(Instant, String)> {
+        self.states.recv_timeout(within).ok()
+    }
+
+    /// How long after `since` it is told that the node is in this state.
+    fn told(&mut self, state: &str, since: Instant, within: Duration) -> Duration {
+        loop {
+            let left = (since + within).saturating_duration_since(Instant::now());
+            let Some((at, seen)) = self.next(left) else { panic!("not told {state} within {within:?}") };
+            if seen == state {
+                return at - since;
+            }
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn run(lab: &Lab) -> String {
+    lab.property("mars", "agent.service", "InvocationID")
+}
+
+#[test]
+fn a_node_that_is_cut_off_is_unreachable_within_three_seconds_and_nobody_acts_on_a_guess() {
+    let lab = Lab::pair("cable", &[("agent.service", &service(""))], &format!("agent: {{ {OFTEN} }}"));
+    let mut watch = Watch::start(&lab, "ai-core", "mars");
+    let before = run(&lab);
+
+    lab.lab(&["unplug", "mars"]);
+    let unplugged = Instant::now();
+    let took = watch.told("unreachable", unplugged, 4 * SECOND);
+    assert!(took < 3 * SECOND, "{took:?}");
+    let mars = lab.node("ai-core", "mars");
+    assert_eq!(mars["state"], "unreachable", "{mars}");
+    let alerts = lab.evidence("ai-core", "alert");
+    assert!(alerts.iter().any(|line| line.contains("someone must go there")), "{alerts:?}");
+    let (verdict, took) = relaunch(&lab, "ai-core", "mars/agent");
+    assert_eq!(verdict["refused"]["code"], "unreachable", "{verdict}");
+    assert!(took < 7 * SECOND, "{took:?} to say so");
+    assert_eq!(run(&lab), before, "an order got through a pulled cable");
+    assert_eq!(lab.evidence("ai-core", "acting"), Vec::<String>::new());
+    // The node itself needs nobody.
+    lab.sh("mars", "systemctl kill -s KILL agent.service");
+    let repaired = lab.new_run("mars", "agent.service", &before, SECOND);
+
+    lab.lab(&["plug", "mars"]);
+    let plugged = Instant::now();
+    let took = watch.told("up", plugged, 5 * SECOND);
+    assert!(took < 4 * SECOND, "{took:?} until it was heard again");
+    wait("ai-core knows of the repair", SECOND, || {
+        (lab.worker("ai-core", "mars", "agent")["invocation"] == repaired.as_str()).then_some(())
+    });
+    relaunched(&relaunch(&lab, "ai-core", "mars/agent").0);
+
+    one_way(&lab, &mut watch, "out");
+    one_way(&lab, &mut watch, "in");
+    assert_eq!(lab.evidence("ai-core", "acting"), Vec::<String>::new());
+}
+
+/// Packets of mars are lost in one direction only. Whether it is "down" or "cut off" cannot be told from there, and is not.
+fn one_way(lab: &Lab, watch: &mut Watch, way: &str) {
+    let before = run(lab);
+    lab.lab(&["loss", "mars", way]);
+    let lost = Instant::now();
+    watch.told("unreachable", lost, 8 * SECOND);
+    assert_eq!(run(lab), before);
+    lab.lab(&["heal", "mars"]);
+    watch.told("up", Instant::now(), 6 * SECOND);
+    for (at, of) in [("ai-core", "mars"), ("mars", "ai-core")] {
+        wait(&format!("{at} hears {of}"), 6 * SECOND, || (lab.node(at, of)["state"] == "up").then_some(()));
+    }
+    assert_eq!(run(lab), before);
+}
+
+#[test]
+fn thirty_seconds_of_load_on_every_processor_make_nobody_dead() {
+    let lab = Lab::boot_alone("load", &["mars", "ai-core"]);
+    lab.furnish(&[("agent.service", &service(""))], &format!("agent: {{ {OFTEN} }}"));
+    let mut watches = [Watch::start(&lab, "ai-core", "mars"), Watch::start(&lab, "mars", "ai-core")];
+    let before = lab.property("mars", "keyholder.service", "InvocationID");
+    let processors = std::thread::available_parallelism().map_or(2, usize::from);
+    // In units of their own, which compete with the supervisor's as any service does.
+    let busy = format!(
+        "for n in $(seq {processors}); do systemd-run -q --unit=busy-$n -p RuntimeMaxSec=40 sh -c 'exec yes >/dev/null'; done"
+    );
+    for node in ["mars", "ai-core"] {
+        lab.sh(node, &busy);
+    }
+    let begun = Instant::now();
+    while begun.elapsed() < 30 * SECOND {
+        let (verdict, took) = relaunch(&lab, "ai-core", "mars/agent");
+        relaunched(&verdict);
+        assert!(took < 2 * SECOND, "{took:?} under load");
+        let run = run(&lab);
+        lab.sh("mars", "systemctl kill -s KILL agent.service");
+        lab.new_run("mars", "agent.service", &run, 2 * SECOND);
+    }
+    for node in ["mars", "ai-core"] {
+        lab.sh(
+            node,
+            &format!("for n in $(seq {processors}); do systemctl is-active -q busy-$n || exit 1; done"),
+        );
+    }
+    for watch in &mut watches {
+        while let Some((_, state)) = watch.next(Duration::ZERO) {
+            assert_eq!(state, "up");
+        }
+    }
+    assert_eq!(lab.property("mars", "keyholder.service", "InvocationID"), before, "the watchdog killed it");
+}
