@@ -10,12 +10,14 @@ HERE=$(dirname -- "$(realpath -- "${BASH_SOURCE[0]}")")
 . "$HERE/install/files.sh"
 # shellcheck source=install/service.sh
 . "$HERE/install/service.sh"
+# shellcheck source=install/lanes.sh
+. "$HERE/install/lanes.sh"
 # shellcheck source=install/build.sh
 . "$HERE/install/build.sh"
 
 usage() {
     cat <<'USAGE'
-usage: sudo ./install.sh [--node NAME] [--fleet FILE] [--binary FILE] [--listen-any]
+usage: sudo ./install.sh [--node NAME] [--fleet FILE] [--catalogs DIR] [--binary FILE] [--listen-any]
        sudo ./install.sh --uninstall [--purge]
        sudo ./install.sh --demo [--keep] [--binary FILE]
 
@@ -25,6 +27,8 @@ new supervisor does not come up. Workers are never touched.
 
   --node NAME     what fleet.yaml calls this host (default: /etc/keyholder/node, else the short host name)
   --fleet FILE    becomes /etc/keyholder/fleet.yaml if there is none yet
+  --catalogs DIR  its catalog_*.yaml go to /etc/keyholder, if they are not there yet. With this node's own there, sudoers lines
+                  are made from it (only those), and the lanes that fleet.yaml names for it are started
   --binary FILE   a built `keyholder`; without it cargo builds one here first
   --listen-any    the door listens on all addresses instead of this node's own from fleet.yaml
   --uninstall     stops and removes keyholder; keeps /etc/keyholder and /var/lib/keyholder …
@@ -38,12 +42,13 @@ USAGE
 }
 
 parse() {
-    action=install node='' fleet='' binary='' listen_any=no purge=no keep=no
+    action=install node='' fleet='' catalogs='' binary='' listen_any=no purge=no keep=no
     while [ $# -gt 0 ]; do
         case $1 in
-            --node | --fleet | --binary) [ $# -gt 1 ] || misuse "$1 needs a value" ;;&
+            --node | --fleet | --catalogs | --binary) [ $# -gt 1 ] || misuse "$1 needs a value" ;;&
             --node) node=$2; shift ;;
             --fleet) fleet=$(realpath -e -- "$2" 2>/dev/null) || misuse "--fleet: there is no '$2'"; shift ;;
+            --catalogs) catalogs=$(realpath -e -- "$2" 2>/dev/null) || misuse "--catalogs: there is no '$2'"; shift ;;
             --binary) binary=$(realpath -e -- "$2" 2>/dev/null) || misuse "--binary: there is no '$2'"; shift ;;
             --listen-any) listen_any=yes ;;
             --uninstall) action=uninstall ;;
@@ -57,7 +62,7 @@ parse() {
     done
     [ "$purge" = no ] || [ "$action" = uninstall ] || misuse "--purge goes with --uninstall"
     [ "$keep" = no ] || [ "$action" = demo ] || misuse "--keep goes with --demo"
-    [ "$action" != demo ] || [ -z "$node$fleet" ] || misuse "--demo has nodes and a fleet of its own"
+    [ "$action" != demo ] || [ -z "$node$fleet$catalogs" ] || misuse "--demo has nodes and a fleet of its own"
 }
 
 need_host() {
@@ -85,9 +90,11 @@ install_node() {
     settle_name
     settle_key
     settle_fleet
+    settle_catalogs
     if [ "$ready" = yes ]; then
         install_door
         start
+        start_lanes
     else
         systemctl daemon-reload
     fi

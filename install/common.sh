@@ -5,6 +5,7 @@ BIN=/usr/local/bin/keyholder
 UNITS=/usr/local/lib/systemd/system # /etc/systemd/system stays the operator's
 ETC=/etc/keyholder
 STATE=/var/lib/keyholder
+SUDOERS=/etc/sudoers.d/keyholder
 DROPIN=/etc/systemd/system/keyholder.socket.d/address.conf
 SHARE=/usr/local/share
 

@@ -124,9 +124,14 @@ impl Lab {
 
     /// Puts the fleet file on every node, starts the supervisors, and waits until they see each other.
     pub(crate) fn deploy(&self, fleet: &str) {
+        self.deploy_with(fleet, "");
+    }
+
+    /// As [`Lab::deploy`], with more options for install.sh.
+    pub(crate) fn deploy_with(&self, fleet: &str, options: &str) {
         for node in &self.nodes {
             self.write(node, "/root/fleet.yaml", fleet);
-            self.sh(node, "rm -f /etc/keyholder/fleet.yaml && /root/src/install.sh --binary /root/keyholder --fleet /root/fleet.yaml");
+            self.sh(node, &format!("rm -f /etc/keyholder/fleet.yaml && /root/src/install.sh --binary /root/keyholder --fleet /root/fleet.yaml {options}"));
         }
         for node in &self.nodes {
             let all_up = || {

@@ -20,6 +20,7 @@ mod harness;
 mod lanes;
 mod network;
 mod orders;
+mod paths;
 mod peerside;
 mod quarantine;
 mod reload;

@@ -3,6 +3,7 @@
 mod child;
 mod finding;
 mod host;
+mod lanes;
 mod show;
 mod supervisor;
 #[cfg(test)]
@@ -17,6 +18,7 @@ pub use finding::{Finding, Level};
 use finding::{exit, report};
 
 use super::link::LinkArgs;
+use super::redis;
 use super::screen::{self, ColorArgs};
 use super::seams;
 use crate::fleet::{Fleet, Node};
@@ -86,8 +88,11 @@ fn examine(args: &DoctorArgs) -> Vec<Finding> {
         workers(me, node, &mut findings);
         findings.extend(seams::probe(fleet, me, &args.key_dir));
     }
-    if let Some(url) = fleet.as_ref().and_then(|fleet| fleet.redis.as_deref()) {
-        findings.extend(seams::redis(url));
+    if let Some(fleet) = &fleet
+        && let Ok(url) = redis::url(fleet, &args.fleet)
+    {
+        findings.extend(seams::redis(&url));
+        findings.extend(lanes::look(fleet, &url));
     }
     findings.push(host::journal(Path::new("/var/log/journal")));
     let etc = args.fleet.parent().unwrap_or(Path::new("/etc/keyholder"));
