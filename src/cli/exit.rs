@@ -61,10 +61,14 @@ impl Exit {
             }
             Self::Failed => "it was tried and did not succeed",
             Self::Usage => "the command line is wrong",
-            Self::NotHealthy => "something is dead, unknown or unreachable, a check of doctor failed, or nothing could be proved",
+            Self::NotHealthy => {
+                "something is dead, unknown or unreachable, a check of doctor failed, or nothing could be proved"
+            }
             Self::NoSuch => "no such node or worker",
             Self::Refused => "refused, and nothing was touched; the text names the way out",
-            Self::Unreachable => "the supervisor, the peer or the lane that was meant, or Redis, does not answer",
+            Self::Unreachable => {
+                "the supervisor, the peer or the lane that was meant, or Redis, does not answer"
+            }
         }
     }
 }

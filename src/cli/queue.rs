@@ -25,8 +25,10 @@ use dead::Dead;
 /// A dead-lettered task can be given anew, under a new id and checked and signed as `keyholder run` does, or be thrown away;
 /// both are for root, and leave a record in the audit of this node before anything is touched.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  keyholder queue mars\n  keyholder queue mars requeue 3f9c --why 'the disk is mended'\n  \
-    keyholder queue mars drop 3f9c --why 'a test of mine'")]
+#[command(
+    after_help = "Examples:\n  keyholder queue mars\n  keyholder queue mars requeue 3f9c --why 'the disk is mended'\n  \
+    keyholder queue mars drop 3f9c --why 'a test of mine'"
+)]
 pub struct QueueArgs {
     /// The node
     #[arg(value_name = "NODE")]
@@ -116,7 +118,10 @@ async fn act(
     }
     let [(lane, queue, dead)] = found.as_slice() else {
         bail!(match found.len() {
-            0 => format!("no dead-lettered task of {} begins with {id}: keyholder queue {}", args.node, args.node),
+            0 => format!(
+                "no dead-lettered task of {} begins with {id}: keyholder queue {}",
+                args.node, args.node
+            ),
             n => format!("{n} dead-lettered tasks of {} begin with {id}: give more of it", args.node),
         });
     };
@@ -136,7 +141,8 @@ async fn act(
         What::Requeue => Verb::Requeue(letter),
         What::Drop => Verb::Drop(letter),
     };
-    let mut link = args.link.open().context("nothing was touched, because there is nobody to keep the record of it")?;
+    let mut link =
+        args.link.open().context("nothing was touched, because there is nobody to keep the record of it")?;
     let here = link.server().node.clone();
     let Outcome::Noted = outcome(link.ask(&here, None, verb, why, QUESTION_DEADLINE)?, false)? else {
         return Err(beside_the_point("requeue or drop"));

@@ -17,6 +17,9 @@ const VARIABLE: &str = "KEYHOLDER_REDIS";
 pub(super) fn url(fleet: &Fleet, path: &Path) -> anyhow::Result<String> {
     let said = env::var(VARIABLE).ok().filter(|url| !url.is_empty());
     said.or_else(|| fleet.redis.clone()).with_context(|| {
-        format!("{} names no redis, and without it there is no queue; add it, or set {VARIABLE}", path.display())
+        format!(
+            "{} names no redis, and without it there is no queue; add it, or set {VARIABLE}",
+            path.display()
+        )
     })
 }

@@ -101,10 +101,14 @@ pub(super) fn read(report: &mut Report<'_>, tree: &Value) -> Option<RawFleet> {
     fields.version(report);
     let redis =
         fields.get("redis").zip(fields.key("redis")).and_then(|(value, key)| redis(report, key, value));
-    let task_keys =
-        fields.get("task_keys").zip(fields.key("task_keys")).map(|(value, key)| task_keys(report, key, value));
-    let read_routing =
-        fields.get("lanes").zip(fields.key("lanes")).and_then(|(value, key)| read_routing(report, key, value));
+    let task_keys = fields
+        .get("task_keys")
+        .zip(fields.key("task_keys"))
+        .map(|(value, key)| task_keys(report, key, value));
+    let read_routing = fields
+        .get("lanes")
+        .zip(fields.key("lanes"))
+        .and_then(|(value, key)| read_routing(report, key, value));
     let nodes = fields.need(report, "nodes", "expected `nodes:` with at least one node below it");
     let nodes = nodes.zip(fields.key("nodes")).map(|(value, key)| read_nodes(report, key, value));
     let before = report.errors();
@@ -139,10 +143,11 @@ fn task_keys(report: &mut Report<'_>, key: At, value: &Value) -> Vec<(String, Ta
         if leaf::name::<WorkerName>(report, name).is_none() {
             continue;
         }
-        let Some(given) = word(report, value, "ed25519:…, from `keyholder key show --task`") else { continue };
+        let Some(given) = word(report, value, "ed25519:…, from `keyholder key show --task`") else {
+            continue;
+        };
         let Ok(task_key) = given.value.parse::<TaskKey>() else {
-            let help =
-                "expected ed25519: and 64 lower-case hexadecimal digits, as `keyholder key show --task` prints it";
+            let help = "expected ed25519: and 64 lower-case hexadecimal digits, as `keyholder key show --task` prints it";
             report.error(given.at, "this is not a key for tasks", help);
             continue;
         };

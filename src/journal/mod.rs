@@ -17,5 +17,5 @@ pub(crate) use inside::Inside;
 pub use prove::{Evidence, Proof, ProofVerdict, Shows};
 pub use read::{ReadError, last_lines, persistent};
 pub use record::{MAX_TEXT, Record, Recorder};
-pub use seek::prove;
 pub(crate) use record::{Mail, Stamped, Stamper, wall_ms};
+pub use seek::prove;

@@ -186,13 +186,15 @@ pub(super) fn prove(
     not_run.iter().for_each(|(_, rec)| case.show(Shows::NotRun, rec));
     forged.iter().for_each(|rec| case.show(Shows::Forged, rec));
     if !whole || claims.iter().any(Rec::is_garbled) {
-        return case.inconclusive("the journal has more about it than is read, or could not be read to the end");
+        return case
+            .inconclusive("the journal has more about it than is read, or could not be read to the end");
     }
     let [(lane, rec)] = *ran.as_slice() else {
         return none_or_many(case, &ran, &not_run, &forged);
     };
     if let Some(expected) = expected.filter(|expected| *expected != lane) {
-        return case.refuted(format!("the {lane} lane ran it, and the {expected} lane should have"), Some(lane));
+        return case
+            .refuted(format!("the {lane} lane ran it, and the {expected} lane should have"), Some(lane));
     }
     case.path(lane, rec, around, &speakers)
 }
@@ -202,7 +204,14 @@ fn none_or_many(case: Case<'_>, ran: &[(Mode, &Rec)], not_run: &[(Mode, &Rec)], 
         && !rest.is_empty()
     {
         let both = rest.iter().any(|(lane, _)| lane != first);
-        return case.refuted(if both { "both lanes ran it".to_owned() } else { format!("the {first} lane ran it more than once") }, None);
+        return case.refuted(
+            if both {
+                "both lanes ran it".to_owned()
+            } else {
+                format!("the {first} lane ran it more than once")
+            },
+            None,
+        );
     }
     match not_run.last() {
         Some((lane, rec)) if rec.get("KEYHOLDER_STATUS") == Some("refused") => {
@@ -291,7 +300,8 @@ impl Case<'_> {
             return self.inconclusive("the record has no time");
         };
         // When it was asked for, on the scale of this boot's monotonic clock, which nobody sets back.
-        let made = self.task.made_ms().zip(ran.real()).map(|(ms, real)| end - (real - i128::from(ms) * 1_000));
+        let made =
+            self.task.made_ms().zip(ran.real()).map(|(ms, real)| end - (real - i128::from(ms) * 1_000));
         let asked = made.unwrap_or(end - TAKEN_WITHIN_US).min(end);
         let last = made.map_or(end, |made| made + SKEW_US) + TAKEN_WITHIN_US;
         match around.first.as_ref().filter(|rec| rec.get("_BOOT_ID") == boot).and_then(Rec::mono) {
@@ -309,13 +319,18 @@ impl Case<'_> {
                 });
             }
         }
-        let here: Vec<&Rec> = around.records.iter().filter(|rec| rec.is_garbled() || rec.get("_BOOT_ID") == boot).collect();
+        let here: Vec<&Rec> =
+            around.records.iter().filter(|rec| rec.is_garbled() || rec.get("_BOOT_ID") == boot).collect();
         // Before a lane ran at all it could not have run this.
         let lanes_since = here.iter().filter(|rec| rec.is_about_a_lane()).filter_map(|rec| rec.mono()).min();
         let window = lanes_since.unwrap_or(0).max(asked - SKEW_US)..=last;
-        if let Some(gap) = here.iter().find(|rec| rec.is_gap() && rec.mono().is_none_or(|at| window.contains(&at))) {
+        if let Some(gap) =
+            here.iter().find(|rec| rec.is_gap() && rec.mono().is_none_or(|at| window.contains(&at)))
+        {
             self.show(Shows::Gap, gap);
-            return self.inconclusive("the journal may have lost records while the task could have been run elsewhere");
+            return self.inconclusive(
+                "the journal may have lost records while the task could have been run elsewhere",
+            );
         }
         let other = other(lane);
         let Some(heard) = alive(other, end, &here, speakers) else {

@@ -43,7 +43,8 @@ pub async fn prove(task: &TaskId, expected: Option<Mode>) -> Result<Proof, ReadE
             return Ok(prove::prove(task, expected, &claims.records, &Around::default(), claims.whole));
         };
         let lanes = |field: &str| [WRITE_UNIT, READ_UNIT].map(|unit| format!("{field}={unit}"));
-        let of_lanes = [vec![boot.clone(), format!("MESSAGE_ID={TRANSITION}")], lanes("_SYSTEMD_UNIT").into()].concat();
+        let of_lanes =
+            [vec![boot.clone(), format!("MESSAGE_ID={TRANSITION}")], lanes("_SYSTEMD_UNIT").into()].concat();
         let of_systemd = [vec![boot.clone(), "_PID=1".to_owned()], lanes("UNIT").into()].concat();
         let of_journald = vec![boot.clone(), "_TRANSPORT=driver".to_owned()];
         let around = ask(&question([of_lanes, of_systemd, of_journald]), usize::MAX).await?;

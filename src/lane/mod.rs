@@ -27,7 +27,7 @@ pub use recover::Mark;
 pub use refusal::{Refusal, RefusalCode};
 pub use result::{Output, Ran, Status, TaskResult, Text};
 pub use says::{EXECUTED, TRANSITION};
-pub use signer::{Signer, SignerError, TASK_KEY_FILE};
 pub use sign::{Context, TaskKeys, seal};
+pub use signer::{Signer, SignerError, TASK_KEY_FILE};
 pub use task::{Envelope, MAX_TASK, Task};
 pub use worker::{LaneError, Setup, work};

@@ -21,10 +21,14 @@ pub enum SignerError {
     #[error("no key to sign tasks with; make one: keyholder key generate --task")]
     File(#[source] IdentityError),
     /// It is no Ed25519 key.
-    #[error("{0} is no Ed25519 key, and tasks are signed with nothing else; make one: keyholder key generate --task")]
+    #[error(
+        "{0} is no Ed25519 key, and tasks are signed with nothing else; make one: keyholder key generate --task"
+    )]
     Algorithm(String),
     /// Nobody would accept it.
-    #[error("this key is in no line of `task_keys` in the fleet file, so no lane would believe it: add NAME: \"{0}\"")]
+    #[error(
+        "this key is in no line of `task_keys` in the fleet file, so no lane would believe it: add NAME: \"{0}\""
+    )]
     Unknown(TaskKey),
 }
 

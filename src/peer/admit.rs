@@ -37,7 +37,10 @@ pub fn may_see(fleet: &Fleet, me: &NodeName, peer: &NodeName, worker: &WorkerNam
 
 /// Whether `peer` follows node `me`: listed as a watcher and granted to see at least one worker.
 pub fn may_watch(fleet: &Fleet, me: &NodeName, peer: &NodeName) -> bool {
-    fleet.nodes.get(me).is_some_and(|node| node.watched_by.contains(peer) && any(fleet, me, peer, Right::Status))
+    fleet
+        .nodes
+        .get(me)
+        .is_some_and(|node| node.watched_by.contains(peer) && any(fleet, me, peer, Right::Status))
 }
 
 /// Whether `peer` has `right` on at least one worker of node `me`.

@@ -166,7 +166,9 @@ impl Verb {
     /// Whether it changes anything. What changes something is for root on the local socket, and is audited twice.
     pub fn acts(&self) -> bool {
         match self {
-            Self::Relaunch(_) | Self::Hold { .. } | Self::Release {} | Self::Requeue(_) | Self::Drop(_) => true,
+            Self::Relaunch(_) | Self::Hold { .. } | Self::Release {} | Self::Requeue(_) | Self::Drop(_) => {
+                true
+            }
             Self::Status {}
             | Self::Explain {}
             | Self::Audit { .. }

@@ -51,7 +51,9 @@ impl Front {
             .set_response_timeout(Some(DEADLINE));
         let client = client(url)?;
         match timeout(DEADLINE, client.get_multiplexed_async_connection_with_config(&config)).await {
-            Ok(conn) => Ok(Self { conn: conn.map_err(|error| QueueError::of(&error, url))?, url: url.to_owned() }),
+            Ok(conn) => {
+                Ok(Self { conn: conn.map_err(|error| QueueError::of(&error, url))?, url: url.to_owned() })
+            }
             Err(_) => Err(QueueError::Late { url: mask(url), deadline: DEADLINE }),
         }
     }

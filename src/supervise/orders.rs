@@ -10,7 +10,9 @@ use crate::catalog::Mode;
 use crate::journal::{self, Event as Kind, Priority, Record};
 use crate::judge::{Admitted, Event, Hold, Objection, Wish, admit};
 use crate::peer::desk::{Asker, Order, Subscription, Update, View};
-use crate::peer::wire::{DeadLetter, NodeReport, Outcome, Refusal, RefusalCode, RelaunchOrder, Request, Verb, Verdict};
+use crate::peer::wire::{
+    DeadLetter, NodeReport, Outcome, Refusal, RefusalCode, RelaunchOrder, Request, Verb, Verdict,
+};
 use crate::vocabulary::{Moment, NodeName, Target, TaskId, WorkerName, human};
 
 /// The longest hold. A lease that outlives everybody's memory of it is no lease.

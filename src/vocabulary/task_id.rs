@@ -61,7 +61,13 @@ mod tests {
 
     #[test]
     fn other_ids_tell_none() {
-        for id in ["a", "7", "019ad0c2-0f7b-4000-8000-000000000000", "019ad0c2-0f7b-7000-0000-000000000000", "0-1.2_3"] {
+        for id in [
+            "a",
+            "7",
+            "019ad0c2-0f7b-4000-8000-000000000000",
+            "019ad0c2-0f7b-7000-0000-000000000000",
+            "0-1.2_3",
+        ] {
             assert_eq!(id.parse::<TaskId>().unwrap().made_ms(), None, "{id}");
         }
         for bad in ["", "a b", "a=b", "é", "a/b", &"a".repeat(65), "sha256:00", "a\nMESSAGE=x"] {

@@ -47,7 +47,8 @@ actions:
 fn run(lab: &Lab, args: &str) -> (i32, Value) {
     let output = lab.try_sh("ai-core", &format!("keyholder run {args} --json --timeout 20s"));
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let told = serde_json::from_str(said.trim()).unwrap_or(Value::String(format!("{said}{}", String::from_utf8_lossy(&output.stderr))));
+    let told = serde_json::from_str(said.trim())
+        .unwrap_or(Value::String(format!("{said}{}", String::from_utf8_lossy(&output.stderr))));
     (output.status.code().unwrap_or(-1), told)
 }
 
@@ -60,14 +61,21 @@ fn prove(lab: &Lab, at: &str, args: &str) -> (i32, Value) {
 
 fn exposure(lab: &Lab, unit: &str) -> f64 {
     let said = lab.sh("mars", &format!("systemd-analyze security --no-pager {unit} | tail -n 1"));
-    said.split("level for").nth(1).and_then(|rest| rest.split(": ").nth(1)?.split(' ').next()?.parse().ok()).expect(&said)
+    said.split("level for")
+        .nth(1)
+        .and_then(|rest| rest.split(": ").nth(1)?.split(' ').next()?.parse().ok())
+        .expect(&said)
 }
 
 #[test]
 fn a_task_takes_the_path_that_the_catalog_names_and_the_journal_proves_it() {
     let lab = Lab::boot("paths", &["mars", "ai-core"]);
     lab.write("mars", "/etc/systemd/system/victim.service", "[Service]\nExecStart=/bin/sleep infinity\n");
-    lab.write("mars", "/usr/local/bin/sudo-try", "#!/bin/sh\nexec sudo -n -- /usr/bin/systemctl restart victim.service\n");
+    lab.write(
+        "mars",
+        "/usr/local/bin/sudo-try",
+        "#!/bin/sh\nexec sudo -n -- /usr/bin/systemctl restart victim.service\n",
+    );
     lab.sh("mars", "chmod 755 /usr/local/bin/sudo-try; systemctl daemon-reload; systemctl start victim");
     lab.write("ai-core", "/etc/redis/redis.conf", "bind 192.0.2.40\nprotected-mode no\nmaxmemory-policy noeviction\nappendonly yes\ndir /var/lib/redis\nsupervised systemd\n");
     lab.sh("ai-core", "systemctl restart redis-server");
@@ -102,7 +110,10 @@ fn a_task_takes_the_path_that_the_catalog_names_and_the_journal_proves_it() {
     let (code, told) = run(&lab, "mars service.logs unit=victim.service lines=5 --prove");
     let read = told["task"].as_str().unwrap_or_default().to_owned();
     assert_eq!((code, &told["proof"]["verdict"]), (0, &"proved".into()), "{told:#}");
-    assert_eq!((&told["lane"], &told["result"]["unit"]), (&"read".into(), &"keyholder-lane-read.service".into()));
+    assert_eq!(
+        (&told["lane"], &told["result"]["unit"]),
+        (&"read".into(), &"keyholder-lane-read.service".into())
+    );
     assert!(lab.sh("ai-core", "keyholder queue mars").contains("  running "), "the write still ran then");
     assert_eq!(prove(&lab, "ai-core", &format!("{read} --node mars --lane write")).1["verdict"], "refuted");
     wait("the write is done", SOON, || (prove(&lab, "mars", &slow).0 == 0).then_some(()));
@@ -113,24 +124,38 @@ fn a_task_takes_the_path_that_the_catalog_names_and_the_journal_proves_it() {
 
     // sudo in each lane: works where it must, is refused where it must be.
     let (code, told) = run(&lab, "mars service.restart unit=victim.service --why rehearsal --prove");
-    assert_eq!((code, &told["result"]["status"], &told["lane"]), (0, &"ok".into(), &"write".into()), "{told:#}");
+    assert_eq!(
+        (code, &told["result"]["status"], &told["lane"]),
+        (0, &"ok".into(), &"write".into()),
+        "{told:#}"
+    );
     let (code, told) = run(&lab, "mars sudo.try");
     assert_eq!((code, &told["result"]["status"]), (1, &"failed".into()), "{told:#}");
 
     // Refusals: before anything is given, by the lane, and for what nobody signed.
     let (code, told) = run(&lab, "mars queue.length_mars_peer");
-    assert_eq!((code, &told["refused"][0]["text"]), (5, &"unknown_action 'queue.length_mars_peer' on mars".into()), "{told:#}");
+    assert_eq!(
+        (code, &told["refused"][0]["text"]),
+        (5, &"unknown_action 'queue.length_mars_peer' on mars".into()),
+        "{told:#}"
+    );
     for _ in 0..3 {
         assert_eq!(run(&lab, "mars queue.length").0, 0);
     }
     let (code, told) = run(&lab, "mars queue.length");
-    assert_eq!((code, &told["result"]["refusal"]["text"]), (5, &"rate_limit: queue.length: 3+1 in 3600 s > 3".into()), "{told:#}");
+    assert_eq!(
+        (code, &told["result"]["refusal"]["text"]),
+        (5, &"rate_limit: queue.length: 3+1 in 3600 s > 3".into()),
+        "{told:#}"
+    );
     let now = lab.sh("ai-core", "date -u +%Y-%m-%dT%H:%M:%SZ");
     let task = format!(
         r#"{{"id":"w-in-r","action":"service.restart","params":{{"unit":"victim.service"}},"by":"lab","issued_at":"{}"}}"#,
         now.trim()
     );
-    for (queue, code) in [("tasks:maintenance:mars:read", "mode_mismatch"), ("tasks:maintenance:mars", "unsigned")] {
+    for (queue, code) in
+        [("tasks:maintenance:mars:read", "mode_mismatch"), ("tasks:maintenance:mars", "unsigned")]
+    {
         lab.sh("ai-core", &format!("redis-cli -h 192.0.2.40 LPUSH {queue} '{task}'"));
         wait(code, SOON, || {
             let json = lab.sh("ai-core", &format!("redis-cli -h 192.0.2.40 GET '{{{queue}}}:result:w-in-r'"));
@@ -142,7 +167,11 @@ fn a_task_takes_the_path_that_the_catalog_names_and_the_journal_proves_it() {
     let forged = "019ad020-c580-7000-8000-0123456789ab";
     lab.sh("mars", &format!("printf 'MESSAGE=executed\\nMESSAGE_ID=5f7b6e0c1d8a4b36a2c9d40e7f1832b5\\nKEYHOLDER_TASK_ID={forged}\\nKEYHOLDER_LANE=read\\nKEYHOLDER_STATUS=ok\\n' | logger --journald"));
     let (code, proof) = prove(&lab, "ai-core", &format!("{forged} --node mars"));
-    assert_eq!((code, &proof["verdict"], &proof["evidence"][0]["shows"]), (1, &"refuted".into(), &"forged".into()), "{proof:#}");
+    assert_eq!(
+        (code, &proof["verdict"], &proof["evidence"][0]["shows"]),
+        (1, &"refuted".into(), &"forged".into()),
+        "{proof:#}"
+    );
 
     // journald away while a task could have run: whatever else the journal says, it proves nothing.
     lab.sh("mars", "systemctl restart systemd-journald");
@@ -157,7 +186,9 @@ fn a_task_takes_the_path_that_the_catalog_names_and_the_journal_proves_it() {
     assert_eq!(told["result"]["ran"]["stdout"]["head"]["text"], "1\n", "{told:#}");
     wait("doctor notices", SOON, || {
         let said = lab.try_sh("ai-core", "keyholder doctor");
-        String::from_utf8_lossy(&said.stdout).contains("1 task waits for the write lane of mars, and nobody serves it").then_some(())
+        String::from_utf8_lossy(&said.stdout)
+            .contains("1 task waits for the write lane of mars, and nobody serves it")
+            .then_some(())
     });
     lab.sh("ai-core", "keyholder release mars/write");
 
@@ -172,11 +203,16 @@ fn a_task_takes_the_path_that_the_catalog_names_and_the_journal_proves_it() {
         lane["dead"][0]["sha256"].as_str().map(str::to_owned)
     });
     let short: String = dead.chars().take(12).collect();
-    assert!(!lab.try_sh("ai-core", &format!("keyholder queue mars requeue {short} --why x")).status.success());
+    assert!(
+        !lab.try_sh("ai-core", &format!("keyholder queue mars requeue {short} --why x")).status.success()
+    );
     lab.sh("ai-core", &format!("keyholder queue mars drop {short} --why 'a test of mine'"));
     assert!(lab.sh("ai-core", "keyholder queue mars").contains("0 dead-lettered"));
     let audit = lab.sh("ai-core", "keyholder audit");
-    assert!(audit.contains(&format!("drop of the dead-lettered task {dead}")) && audit.contains("a test of mine"), "{audit}");
+    assert!(
+        audit.contains(&format!("drop of the dead-lettered task {dead}")) && audit.contains("a test of mine"),
+        "{audit}"
+    );
 }
 
 /// What the node's journal has for a proof, as the golden test reads it.
@@ -185,8 +221,13 @@ fn golden(lab: &Lab, task: &str) -> String {
         lab.sh("mars", &format!("journalctl --no-pager -q --all -o json --output-fields=MESSAGE,MESSAGE_ID,KEYHOLDER_TASK_ID,KEYHOLDER_LANE,KEYHOLDER_STATUS,UNIT,INVOCATION_ID,_SYSTEMD_UNIT,_SYSTEMD_INVOCATION_ID,_PID,_BOOT_ID,_TRANSPORT {fields}"))
     };
     let claims = out(&format!("KEYHOLDER_TASK_ID={task}"));
-    let units = |field: &str| format!("{field}=keyholder-lane-write.service {field}=keyholder-lane-read.service");
-    let around = out(&format!("MESSAGE_ID=c1a94d7e2f0b4c5d8e6f3a7b90d21c48 {} + _PID=1 {} + _TRANSPORT=driver", units("_SYSTEMD_UNIT"), units("UNIT")));
+    let units =
+        |field: &str| format!("{field}=keyholder-lane-write.service {field}=keyholder-lane-read.service");
+    let around = out(&format!(
+        "MESSAGE_ID=c1a94d7e2f0b4c5d8e6f3a7b90d21c48 {} + _PID=1 {} + _TRANSPORT=driver",
+        units("_SYSTEMD_UNIT"),
+        units("UNIT")
+    ));
     let first = out("| head -n 1");
     format!("{}\n\n{}\n\n{}\n", claims.trim(), around.trim(), first.trim())
 }

@@ -20,7 +20,9 @@ pub(super) fn look(fleet: &Fleet, url: &str) -> Vec<Finding> {
         .build()
         .map(|runtime| runtime.block_on(async { timeout(DEADLINE, ask(fleet, url)).await }));
     match asked {
-        Ok(Ok(Ok(queues))) => queues.iter().filter_map(|(node, lane, seen)| judge(node, *lane, *seen)).collect(),
+        Ok(Ok(Ok(queues))) => {
+            queues.iter().filter_map(|(node, lane, seen)| judge(node, *lane, *seen)).collect()
+        }
         // That Redis cannot be asked is a finding already.
         Ok(Ok(Err(_)) | Err(_)) | Err(_) => Vec::new(),
     }
@@ -45,11 +47,14 @@ fn judge(node: &NodeName, lane: Mode, (waiting, served): (u64, bool)) -> Option<
         (0, _) => None,
         (_, true) => None,
         (waiting, false) => {
-            let tasks = if waiting == 1 { "1 task waits".to_owned() } else { format!("{waiting} tasks wait") };
+            let tasks =
+                if waiting == 1 { "1 task waits".to_owned() } else { format!("{waiting} tasks wait") };
             let way_out = match lane {
                 Mode::Write => format!("keyholder explain {node}/write"),
                 Mode::Read => {
-                    format!("start its read lane, or set lanes.read_routing to false on every node (keyholder queue {node})")
+                    format!(
+                        "start its read lane, or set lanes.read_routing to false on every node (keyholder queue {node})"
+                    )
                 }
             };
             let text = format!("{tasks} for the {lane} lane of {node}, and nobody serves it");
@@ -70,6 +75,9 @@ mod tests {
             assert_eq!(judge(&node, Mode::Read, well), None);
         }
         let found = judge(&node, Mode::Read, (2, false)).unwrap();
-        assert_eq!((found.level, found.text.as_str()), (Level::Fail, "2 tasks wait for the read lane of mars, and nobody serves it"));
+        assert_eq!(
+            (found.level, found.text.as_str()),
+            (Level::Fail, "2 tasks wait for the read lane of mars, and nobody serves it")
+        );
     }
 }

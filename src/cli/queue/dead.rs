@@ -42,7 +42,15 @@ impl Dead {
         let Ok(entry) = serde_json::from_slice::<Entry>(&raw) else {
             let sha256 = digest(&SHA256, &raw).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
             let text = format!("no {lane} lane wrote this");
-            return Self { raw, id: None, sha256, code: "malformed".to_owned(), text, at: String::new(), task: None };
+            return Self {
+                raw,
+                id: None,
+                sha256,
+                code: "malformed".to_owned(),
+                text,
+                at: String::new(),
+                task: None,
+            };
         };
         let task = match &entry.task {
             // What is cut or not UTF-8 is no task.
@@ -105,7 +113,9 @@ mod tests {
         assert_eq!(dead.name(), "t-1");
         assert!(dead.is_called("t-") && dead.is_called("3f9c") && !dead.is_called("x"));
         assert_eq!(dead.task().unwrap().0, "service.logs");
-        let signed = serde_json::to_string(&Envelope { task: TASK.into(), key: "k".into(), sig: "00".into() }).unwrap();
+        let signed =
+            serde_json::to_string(&Envelope { task: TASK.into(), key: "k".into(), sig: "00".into() })
+                .unwrap();
         assert_eq!(Dead::read(entry(&signed), "write").name(), "t-1");
         let unreadable = Dead::read(entry("{"), "write");
         assert_eq!((unreadable.name(), unreadable.task()), ("3f9c00".to_owned(), None));

@@ -46,10 +46,13 @@ impl Lane {
         let marks: Vec<(String, Mark)> = seen
             .begun
             .iter()
-            .filter_map(|(hash, mark)| Some((String::from_utf8_lossy(hash).into_owned(), serde_json::from_slice(mark).ok()?)))
+            .filter_map(|(hash, mark)| {
+                Some((String::from_utf8_lossy(hash).into_owned(), serde_json::from_slice(mark).ok()?))
+            })
             .collect();
         let in_flight = |raw: &Vec<u8>| {
-            let hash: String = digest(&SHA256, raw).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+            let hash: String =
+                digest(&SHA256, raw).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
             let begun = marks.iter().find(|(of, _)| *of == hash).map(|(_, mark)| mark.at.as_str());
             entry(raw, begun, now)
         };
@@ -75,7 +78,8 @@ fn entry(raw: &[u8], begun: Option<&str>, now: Timestamp) -> Entry {
     let known = std::str::from_utf8(raw).ok().and_then(task);
     let since = begun.or(known.as_ref().map(|task| task.issued_at.as_str()));
     let since = since.and_then(|at| at.parse::<Timestamp>().ok());
-    let age_ms = since.and_then(|at| u64::try_from(now.as_millisecond().saturating_sub(at.as_millisecond())).ok());
+    let age_ms =
+        since.and_then(|at| u64::try_from(now.as_millisecond().saturating_sub(at.as_millisecond())).ok());
     match known {
         Some(task) => Entry {
             id: short(&task.id),
@@ -142,8 +146,10 @@ mod tests {
     fn everything_around_a_queue_is_told_and_nothing_moves_a_cursor() {
         let node: NodeName = "mars".parse().unwrap();
         let now: Timestamp = "2026-11-29T14:02:10Z".parse().unwrap();
-        let running = br#"{"id":"a","action":"apt.upgrade","by":"ada","issued_at":"2026-11-29T14:00:00Z"}"#.to_vec();
-        let hash: String = digest(&SHA256, &running).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let running =
+            br#"{"id":"a","action":"apt.upgrade","by":"ada","issued_at":"2026-11-29T14:00:00Z"}"#.to_vec();
+        let hash: String =
+            digest(&SHA256, &running).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
         let mark = br#"{"owner":"o","place":"p","id":"a","action":"apt.upgrade","issued_ms":0,"again":false,"attempts":1,"at":"2026-11-29T14:02:00Z"}"#;
         let seen = Seen {
             waiting: 3,

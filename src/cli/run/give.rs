@@ -35,7 +35,11 @@ impl Giver {
                 let name = signer.name(&fleet.task_keys)?.to_owned();
                 Some((signer, name))
             }
-            Err(SignerError::File(IdentityError::Missing(_))) if !steps.iter().any(|step| needs(step, fleet)) => None,
+            Err(SignerError::File(IdentityError::Missing(_)))
+                if !steps.iter().any(|step| needs(step, fleet)) =>
+            {
+                None
+            }
             Err(error) => return Err(error.into()),
         };
         let end = by.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= MAX_BY).last();
@@ -92,7 +96,13 @@ pub(super) async fn wait(
             if shown && passed.saturating_sub(drawn) >= Duration::from_millis(250) {
                 drawn = passed;
                 let secs = passed.as_secs();
-                let _ = write!(io::stderr(), "\r{} on {}: {secs} s in the {} lane …\x1b[K", step.action, step.node, step.lane);
+                let _ = write!(
+                    io::stderr(),
+                    "\r{} on {}: {secs} s in the {} lane …\x1b[K",
+                    step.action,
+                    step.node,
+                    step.lane
+                );
             }
         })
         .await;
@@ -100,8 +110,9 @@ pub(super) async fn wait(
         let _ = write!(io::stderr(), "\r\x1b[K");
     }
     let Some(raw) = raw? else { return Ok(None) };
-    let result = serde_json::from_slice(&raw)
-        .with_context(|| format!("the result of {id} is none: does the lane of {} run another version?", step.node))?;
+    let result = serde_json::from_slice(&raw).with_context(|| {
+        format!("the result of {id} is none: does the lane of {} run another version?", step.node)
+    })?;
     Ok(Some(result))
 }
 

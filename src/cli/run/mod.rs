@@ -123,7 +123,9 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
             if exit != Exit::Ok {
                 let left = checked.len() - n - 1;
                 if left > 0 {
-                    screen::complain(&format!("step[{n}] did not succeed; the {left} after it were not given to anybody"));
+                    screen::complain(&format!(
+                        "step[{n}] did not succeed; the {left} after it were not given to anybody"
+                    ));
                 }
                 return Ok(exit);
             }
@@ -147,7 +149,8 @@ fn by(args: &RunArgs) -> String {
     let who = args.by.clone().unwrap_or_else(|| {
         let user = nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten();
         let user = user.map_or_else(|| format!("uid {}", nix::unistd::getuid()), |user| user.name);
-        let host = nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let host =
+            nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         format!("{user}@{host}")
     });
     match &args.why {
@@ -165,7 +168,10 @@ async fn one(
 ) -> anyhow::Result<Exit> {
     let id = give::id()?;
     let task = giver.write(step, &id)?;
-    front.push(&step.queue(), &task).await.with_context(|| format!("whether task {id} is in the queue is not known"))?;
+    front
+        .push(&step.queue(), &task)
+        .await
+        .with_context(|| format!("whether task {id} is in the queue is not known"))?;
     let mut told = Told {
         step: n,
         task: &id,

@@ -119,11 +119,14 @@ impl Catalogs {
     fn of(&mut self, node: &NodeName) -> Result<&Catalog, CatalogTrouble> {
         if !self.read.contains_key(node) {
             let path = self.dir.join(format!("catalog_{node}.yaml"));
-            let loaded = inspect(&[path], None).into_iter().next().unwrap_or_else(|| Err(Problems::default()));
+            let loaded =
+                inspect(&[path], None).into_iter().next().unwrap_or_else(|| Err(Problems::default()));
             let loaded = loaded.map_err(|problems| CatalogTrouble { node: node.clone(), problems })?;
             self.read.insert(node.clone(), loaded.catalog);
         }
-        self.read.get(node).ok_or_else(|| CatalogTrouble { node: node.clone(), problems: Problems::default() })
+        self.read
+            .get(node)
+            .ok_or_else(|| CatalogTrouble { node: node.clone(), problems: Problems::default() })
     }
 }
 
@@ -131,7 +134,11 @@ impl Catalogs {
 ///
 /// # Errors
 /// [`PlanRefused`], [`NoSuchNode`] or [`CatalogTrouble`]; nothing has been given to anybody then.
-pub(super) fn check(steps: Vec<Step>, fleet: &Fleet, catalogs: &mut Catalogs) -> anyhow::Result<Vec<Checked>> {
+pub(super) fn check(
+    steps: Vec<Step>,
+    fleet: &Fleet,
+    catalogs: &mut Catalogs,
+) -> anyhow::Result<Vec<Checked>> {
     let (mut checked, mut refused) = (Vec::new(), Vec::new());
     for (n, step) in steps.into_iter().enumerate() {
         let known = step.node.parse::<NodeName>().ok().filter(|node| fleet.nodes.contains_key(node));
@@ -148,7 +155,8 @@ pub(super) fn check(steps: Vec<Step>, fleet: &Fleet, catalogs: &mut Catalogs) ->
 
 fn one(step: Step, node: &NodeName, catalog: &Catalog, read_routing: bool) -> Result<Checked, Refusal> {
     let found = step.action.parse::<ActionName>().ok();
-    let Some((name, action)) = found.and_then(|name| Some((name.clone(), catalog.actions.get(&name)?))) else {
+    let Some((name, action)) = found.and_then(|name| Some((name.clone(), catalog.actions.get(&name)?)))
+    else {
         let why = format!("'{}' on {node}", clipped(&printable(&step.action), 80));
         return Err(Refusal::new(RefusalCode::UnknownAction, why));
     };
@@ -177,7 +185,11 @@ fn plan(report: &mut Report<'_>, tree: &yaml::Value) -> Option<Vec<Step>> {
     let value = fields.need(report, "steps", &format!("expected {example}"))?;
     let all = items(report, fields.key("steps")?, value, example)?;
     if all.len() > MAX_STEPS {
-        report.error(value.at, format!("there are {} steps", all.len()), format!("expected at most {MAX_STEPS}"));
+        report.error(
+            value.at,
+            format!("there are {} steps", all.len()),
+            format!("expected at most {MAX_STEPS}"),
+        );
         return None;
     }
     all.iter().map(|value| step(report, value)).collect::<Vec<_>>().into_iter().collect()

@@ -68,7 +68,8 @@ fn text(text: &Text) -> String {
     match text {
         // Tabs and line feeds are what tables are made of, and move nothing but forward.
         Text::Text(text) => {
-            let lines = text.split('\n').map(|line| line.split('\t').map(printable).collect::<Vec<_>>().join("\t"));
+            let lines =
+                text.split('\n').map(|line| line.split('\t').map(printable).collect::<Vec<_>>().join("\t"));
             lines.collect::<Vec<_>>().join("\n")
         }
         Text::Escaped(text) => text.replace("\\n", "\n"),

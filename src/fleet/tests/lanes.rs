@@ -57,8 +57,10 @@ fn a_lane_that_takes_what_nobody_signed_is_warned_about() {
     assert!(load(&text).unwrap().fleet.nodes[&"ai-core".parse().unwrap()].insecure_unsigned_write);
     assert_eq!(
         warnings(&text),
-        ["fleet.yaml:8:30: whoever reaches Redis may order what the catalog of node `ai-core` allows (found `true`; take \
-          it out once every producer signs its tasks (`keyholder run` does))"]
+        [
+            "fleet.yaml:8:30: whoever reaches Redis may order what the catalog of node `ai-core` allows (found `true`; take \
+          it out once every producer signs its tasks (`keyholder run` does))"
+        ]
     );
     assert!(warnings(&text.replace("write: true", "write: false")).is_empty());
 }

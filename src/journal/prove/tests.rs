@@ -101,7 +101,12 @@ fn one_lane_ran_it_and_the_other_was_there_and_has_nothing() {
 #[test]
 fn another_path_than_the_expected_one_is_no_proof_of_it() {
     let write = executed(1.0, Mode::Write, WRITE_RUN, "22", "ok");
-    says(std::slice::from_ref(&write), &around(), Refuted, "the write lane ran it, and the read lane should have");
+    says(
+        std::slice::from_ref(&write),
+        &around(),
+        Refuted,
+        "the write lane ran it, and the read lane should have",
+    );
     let unasked = prove(&id(), None, std::slice::from_ref(&write), &around(), true);
     assert_eq!((unasked.verdict, unasked.lane), (Proved, Some(Mode::Write)));
     says(&[claims(), vec![write]].concat(), &around(), Refuted, "both lanes ran it");
@@ -133,8 +138,11 @@ fn nobody_but_a_lanes_own_process_counts() {
         ]
     };
     // Another unit; and what a lane runs for a task, which lives in the lane's own unit.
-    for forged in [rec(1.0, &fields("user@1000.service", "f", "99")), rec(1.0, &fields(READ_UNIT, READ_RUN, "12"))] {
-        let proof = says(std::slice::from_ref(&forged), &around(), Refuted, "what claims to have run it is no lane");
+    for forged in
+        [rec(1.0, &fields("user@1000.service", "f", "99")), rec(1.0, &fields(READ_UNIT, READ_RUN, "12"))]
+    {
+        let proof =
+            says(std::slice::from_ref(&forged), &around(), Refuted, "what claims to have run it is no lane");
         assert_eq!(proof.evidence[0].shows, Shows::Forged);
         assert!(!proof.evidence[0].text.contains('\x1b'));
         // Beside the real one it changes nothing, and is shown.
@@ -155,14 +163,29 @@ fn a_journal_that_may_have_lost_something_proves_nothing() {
         journald(0.5, JOURNAL_START, "Journal started"),
         journald(30.0, JOURNAL_START, "Journal started"),
         journald(0.5, JOURNAL_DROPPED, "Suppressed 17 messages from keyholder-lane-write.service"),
-        rec(0.5, &[by(Mode::Write, WRITE_RUN, "22"), vec![("MESSAGE_ID", TRANSITION), ("MESSAGE", "7 records are missing here, because journald did not follow")]].concat()),
+        rec(
+            0.5,
+            &[
+                by(Mode::Write, WRITE_RUN, "22"),
+                vec![
+                    ("MESSAGE_ID", TRANSITION),
+                    ("MESSAGE", "7 records are missing here, because journald did not follow"),
+                ],
+            ]
+            .concat(),
+        ),
         Rec::read(b"{\"MESSAGE"),
     ] {
         let proof = says(&claims(), &with(lost), Inconclusive, gap);
         assert!(proof.evidence.iter().any(|one| one.shows == Shows::Gap));
     }
     // Elsewhere, or when no lane could have taken the task.
-    says(&claims(), &with(journald(0.5, JOURNAL_DROPPED, "Suppressed 17 messages from noise.service")), Proved, "");
+    says(
+        &claims(),
+        &with(journald(0.5, JOURNAL_DROPPED, "Suppressed 17 messages from noise.service")),
+        Proved,
+        "",
+    );
     says(&claims(), &with(journald(-998.0, JOURNAL_START, "Journal started")), Proved, "");
     says(&claims(), &with(journald(-400.0, JOURNAL_START, "Journal started")), Proved, "");
     says(&claims(), &with(journald(25.0 * 3600.0, JOURNAL_START, "Journal started")), Proved, "");
@@ -221,7 +244,8 @@ fn the_other_lane_must_have_been_there_and_heard() {
 fn the_beginning_of_the_lanes_own_run_must_be_there_too() {
     let mut rotated = around();
     rotated.records.remove(0);
-    let proof = says(&claims(), &rotated, Inconclusive, "the beginning of that lane's run is not in the journal");
+    let proof =
+        says(&claims(), &rotated, Inconclusive, "the beginning of that lane's run is not in the journal");
     assert_eq!(proof.evidence[0].shows, Shows::Gap);
 }
 
@@ -236,7 +260,9 @@ fn a_field_that_is_there_twice_or_is_no_text_is_none() {
 #[test]
 fn what_a_real_node_wrote() {
     let golden = include_str!("golden/read_beside_write.jsonl");
-    let mut parts = golden.split("\n\n").map(|part| part.lines().map(|line| Rec::read(line.as_bytes())).collect::<Vec<_>>());
+    let mut parts = golden
+        .split("\n\n")
+        .map(|part| part.lines().map(|line| Rec::read(line.as_bytes())).collect::<Vec<_>>());
     let (claims, records, first) = (parts.next().unwrap(), parts.next().unwrap(), parts.next().unwrap());
     let task: TaskId = claims[0].get("KEYHOLDER_TASK_ID").unwrap().parse().unwrap();
     let around = Around { records, first: first.into_iter().next() };

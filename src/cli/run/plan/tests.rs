@@ -52,13 +52,23 @@ fn a_wrong_route_stops_at_a_refusal_with_the_articles_words() {
         "step[0]: unknown_action 'queue.length_mars_peer' on mars"
     );
     let good = step("ai-core", "queue.length_mars_peer", &[]);
-    let all = refusal(vec![good, step("mars", "rm", &[]), step("mars", "service.restart", &[("unit", "sshd.service")])]);
-    assert!(all.starts_with("step[1]: unknown_action 'rm' on mars; step[2]: bad_param: parameter `unit` cannot be"), "{all}");
+    let all = refusal(vec![
+        good,
+        step("mars", "rm", &[]),
+        step("mars", "service.restart", &[("unit", "sshd.service")]),
+    ]);
+    assert!(
+        all.starts_with(
+            "step[1]: unknown_action 'rm' on mars; step[2]: bad_param: parameter `unit` cannot be"
+        ),
+        "{all}"
+    );
     let hostile = refusal(vec![step("mars", "\x1b[2J\n", &[])]);
     assert_eq!(hostile, "step[0]: unknown_action '\\x1b[2J\\n' on mars");
     assert!(checked(vec![step("venus", "host.disk", &[])], false).unwrap_err().is::<NoSuchNode>());
     for value in ["+20", "1e2", " 20", "020", "9", "٢٠", "20\n"] {
-        let text = refusal(vec![step("mars", "service.logs", &[("unit", "apache2.service"), ("lines", value)])]);
+        let text =
+            refusal(vec![step("mars", "service.logs", &[("unit", "apache2.service"), ("lines", value)])]);
         assert!(text.starts_with("step[0]: bad_param: parameter `lines`"), "{value:?}: {text}");
     }
 }
@@ -77,8 +87,10 @@ fn a_plan_is_yaml_or_json_and_nothing_besides() {
     let yaml = "steps:\n  - { node: mars, action: service.logs, params: { unit: apache2.service, lines: 20 } }\n  - { node: mars, action: host.disk }\n";
     let json = r#"{"steps": [{"node": "mars", "action": "service.logs", "params": {"unit": "apache2.service", "lines": 20}},
         {"node": "mars", "action": "host.disk"}]}"#;
-    let expected =
-        vec![step("mars", "service.logs", &[("unit", "apache2.service"), ("lines", "20")]), step("mars", "host.disk", &[])];
+    let expected = vec![
+        step("mars", "service.logs", &[("unit", "apache2.service"), ("lines", "20")]),
+        step("mars", "host.disk", &[]),
+    ];
     assert_eq!(parse("plan.yaml", yaml.as_bytes()).unwrap(), expected);
     assert_eq!(parse("plan.json", json.as_bytes()).unwrap(), expected);
     for (bad, says) in [
