@@ -138,8 +138,8 @@ async fn act(
     };
     let letter = DeadLetter { node: args.node.clone(), lane: *lane, task: dead.name().parse()? };
     let verb = match what {
-        What::Requeue => Verb::Requeue(letter),
-        What::Drop => Verb::Drop(letter),
+        What::Requeue => Verb::Requeue(letter.into()),
+        What::Drop => Verb::Drop(letter.into()),
     };
     let mut link =
         args.link.open().context("nothing was touched, because there is nobody to keep the record of it")?;

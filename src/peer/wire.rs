@@ -116,9 +116,9 @@ pub enum Verb {
         lane: Option<Mode>,
     },
     /// Take down that somebody is about to give a dead-lettered task anew. Only over the local socket.
-    Requeue(DeadLetter),
+    Requeue(Box<DeadLetter>),
     /// Take down that somebody is about to throw a dead-lettered task away. Only over the local socket.
-    Drop(DeadLetter),
+    Drop(Box<DeadLetter>),
     /// From here on push every change that this node learns of: a [`ServerFrame::Snapshot`] per node first, then each
     /// [`ServerFrame::Change`]. Only over the local socket.
     Watch {},

@@ -5,9 +5,20 @@ use super::fake::{keyholder, told};
 #[test]
 fn help_of_everything_that_is_ours() {
     insta::assert_snapshot!("help_keyholder", told(&mut keyholder(&["--help"])));
-    for command in
-        ["status", "relaunch", "hold", "release", "explain", "audit", "doctor", "completions", "man"]
-    {
+    for command in [
+        "status",
+        "relaunch",
+        "hold",
+        "release",
+        "explain",
+        "audit",
+        "run",
+        "prove",
+        "queue",
+        "doctor",
+        "completions",
+        "man",
+    ] {
         insta::assert_snapshot!(format!("help_{command}"), told(&mut keyholder(&[command, "--help"])));
     }
     for command in ["catalog", "check", "key", "supervise"] {

@@ -58,7 +58,7 @@ impl Rig {
         text.lines().map(str::to_owned).collect()
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 

@@ -1,0 +1,203 @@
+//! `keyholder run` and `keyholder queue` against a real server and a real lane.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use super::rig::{Client, Lane, Rig, until};
+use crate::redis_server::Redis;
+
+const ACTIONS: &str = "
+  hello:
+    mode: read
+    argv: [DIR/hello, \"{name}\"]
+    params: { name: { enum: [ada, bob] } }
+    rate: { at_most: 3, per: 1h }
+  note:
+    mode: write
+    argv: [DIR/note]
+  fail:
+    mode: write
+    argv: [DIR/fail]
+";
+
+/// A node's files, a server, and who gives tasks to it.
+struct Scene {
+    rig: Rig,
+    redis: Redis,
+}
+
+impl Scene {
+    /// `more` is for the top of the fleet file.
+    fn new(more: &str) -> Self {
+        let scene = Self { rig: Rig::new(ACTIONS), redis: Redis::start(&[]) };
+        scene.rig.program("hello", "echo \"hello $1\"; printf '\\033[2J' >&2");
+        scene.rig.program("note", "echo noted >>DIR/log");
+        scene.rig.program("fail", "exit 7");
+        let key = scene.keyholder(&["key", "generate", "--task", "--key-dir", "DIR"]);
+        let key = String::from_utf8(key.stdout).unwrap();
+        let fleet = format!(
+            "version: 1\nredis: {{ url: \"{}\" }}\ntask_keys: {{ ada: \"{}\" }}\n{more}\nnodes:\n  mars: {{ address: \
+             \"192.0.2.10:7433\" }}\n  venus: {{ address: \"192.0.2.20:7433\" }}\n",
+            scene.redis.url(""),
+            key.trim()
+        );
+        std::fs::write(scene.rig.path("fleet.yaml"), fleet).unwrap();
+        scene
+    }
+
+    /// Runs keyholder; `DIR` in an argument is the scene's directory.
+    fn keyholder(&self, args: &[&str]) -> Output {
+        let dir = self.rig.dir.path().to_str().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_keyholder"));
+        command.args(args.iter().map(|arg| arg.replace("DIR", dir))).env_remove("KEYHOLDER_REDIS");
+        command.output().unwrap()
+    }
+
+    fn run(&self, args: &[&str]) -> Told {
+        let files = ["--fleet", "DIR/fleet.yaml", "--key", "DIR/task.pem"];
+        Told::of(self.keyholder(&[&["run"], args, &files[..]].concat()))
+    }
+
+    fn queue(&self, args: &[&str]) -> Told {
+        let files = ["--fleet", "DIR/fleet.yaml", "--key", "DIR/task.pem", "--socket", "DIR/no.sock"];
+        Told::of(self.keyholder(&[&["queue", "mars"], args, &files[..]].concat()))
+    }
+
+    /// A lane that believes the fleet file's keys only; the one on its command line is nobody's.
+    fn lane(&self, mode: &str) -> Lane {
+        let nobody = format!("nobody=ed25519:{}", "0".repeat(64));
+        let fleet = self.rig.path("fleet.yaml");
+        self.rig.lane_with(mode, &self.redis, &["--fleet", fleet.to_str().unwrap(), "--signer", &nobody], &[])
+    }
+
+    fn waiting(&self) -> [u64; 2] {
+        ["write", "read"].map(|mode| {
+            let mut client = Client::new(&self.redis, mode);
+            let key = client.keys.queue.clone();
+            client.length(&key)
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Told {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Told {
+    fn of(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+}
+
+#[test]
+fn a_signed_task_is_run_and_its_output_end_and_path_are_told() {
+    let scene = Scene::new("");
+    let _lane = scene.lane("write");
+    let told = scene.run(&["mars", "hello", "name=ada"]);
+    assert_eq!((told.code, told.out.as_str()), (Some(0), "hello ada\n"), "{told:?}");
+    assert!(
+        told.err.contains("mars hello: ok, exit code 0, ") && told.err.contains("; write lane, task "),
+        "{told:?}"
+    );
+    assert!(told.err.contains("\\x1b[2J") && !told.err.contains('\x1b'), "{told:?}");
+
+    let told = scene.run(&["mars", "fail", "--json"]);
+    let step: Value = serde_json::from_str(&told.out).unwrap();
+    assert_eq!((told.code, &step["result"]["ran"]["exit_code"]), (Some(1), &7.into()), "{step:#}");
+
+    for _ in 0..2 {
+        assert_eq!(scene.run(&["mars", "hello", "name=bob"]).code, Some(0));
+    }
+    let told = scene.run(&["mars", "hello", "name=bob"]);
+    assert_eq!(told.code, Some(5));
+    assert!(
+        told.err.contains("refused, not run: rate_limit: hello: 3+1 in 3600 s > 3; write lane"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn a_plan_is_checked_whole_before_anything_is_given_and_ends_at_the_first_failure() {
+    let scene = Scene::new("");
+    let plan =
+        |steps: &str| std::fs::write(scene.rig.path("plan.yaml"), format!("steps: [{steps}]\n")).unwrap();
+    plan("{ node: mars, action: note }, { node: mars, action: queue.length_mars_peer }");
+    let told = scene.run(&["--plan", "DIR/plan.yaml"]);
+    assert_eq!(told.code, Some(5), "{told:?}");
+    assert_eq!(told.err, "keyholder: error: step[1]: unknown_action 'queue.length_mars_peer' on mars\n");
+    for (args, code) in [
+        (&["mars", "hello", "name=$(id)"][..], 5),
+        (&["mars", "hello", "name=ada", "argv=/bin/sh"], 5),
+        (&["pluto", "hello", "name=ada"], 4),
+        (&["venus", "hello", "name=ada"], 1),
+        (&["mars", "hello", "ada"], 2),
+    ] {
+        assert_eq!(scene.run(args).code, Some(code), "{args:?}");
+    }
+    assert_eq!(scene.waiting(), [0, 0]);
+
+    let _lane = scene.lane("write");
+    plan("{ node: mars, action: note }, { node: mars, action: fail }, { node: mars, action: note }");
+    let told = scene.run(&["--plan", "DIR/plan.yaml"]);
+    assert_eq!(told.code, Some(1));
+    assert!(
+        told.err.contains("step[1] did not succeed; the 1 after it were not given to anybody"),
+        "{told:?}"
+    );
+    assert_eq!(scene.rig.log(), ["noted"]);
+}
+
+#[test]
+fn a_key_that_no_lane_would_believe_gives_nothing() {
+    let scene = Scene::new("");
+    std::fs::remove_file(scene.rig.path("task.pem")).unwrap();
+    let told = scene.run(&["mars", "note"]);
+    assert!(told.code == Some(5) && told.err.contains("keyholder key generate --task"), "{told:?}");
+    scene.keyholder(&["key", "generate", "--task", "--key-dir", "DIR"]);
+    let told = scene.run(&["mars", "note"]);
+    assert!(told.code == Some(5) && told.err.contains("in no line of `task_keys`"), "{told:?}");
+    assert_eq!(scene.waiting(), [0, 0]);
+}
+
+#[test]
+fn reads_go_to_the_read_lane_when_the_fleet_says_so_and_what_waits_is_shown() {
+    let scene = Scene::new("lanes: { read_routing: true }");
+    let told = scene.run(&["mars", "hello", "name=ada", "--timeout", "300ms"]);
+    assert!(told.code == Some(6) && told.err.contains("it stays in the read lane of mars"), "{told:?}");
+    let id = scene.run(&["mars", "note", "--no-wait"]).out;
+    assert_eq!(scene.waiting(), [1, 1]);
+    let told = scene.queue(&[]);
+    assert!(
+        told.out.contains("mars write lane (tasks:maintenance:mars): 1 waiting, 0 in flight"),
+        "{told:?}"
+    );
+    assert!(told.out.contains("NOBODY serves it") && told.out.contains(id.trim()), "{told:?}");
+    let _lanes = [scene.lane("write"), scene.lane("read")];
+    let told = scene.run(&["mars", "hello", "name=bob"]);
+    assert!(told.code == Some(0) && told.err.contains("; read lane, task "), "{told:?}");
+    until("the write is done", || (scene.rig.log() == ["noted"]).then_some(()));
+    let told = scene.queue(&[]);
+    assert!(told.out.contains("0 waiting") && told.out.contains("served by host "), "{told:?}");
+}
+
+#[test]
+fn without_anybody_to_keep_the_record_a_dead_letter_stays_where_it_is() {
+    let scene = Scene::new("");
+    let _lane = scene.lane("write");
+    let mut client = Client::new(&scene.redis, "write");
+    client.push(b"{");
+    let dead = until("it is dead-lettered", || client.dead().first().cloned());
+    let hash = dead["sha256"].as_str().unwrap().to_owned();
+    let told = scene.queue(&["drop", &hash[..12], "--why", "a test"]);
+    assert!(told.code == Some(6) && told.err.contains("nothing was touched"), "{told:?}");
+    let told = scene.queue(&["requeue", &hash[..12], "--why", "a test"]);
+    assert!(told.code == Some(1) && told.err.contains("cannot be given anew"), "{told:?}");
+    assert_eq!(scene.queue(&["drop", "zz", "--why", "a test"]).code, Some(1));
+    assert_eq!(scene.queue(&["drop", &hash]).code, Some(2));
+    assert_eq!(client.dead().len(), 1);
+}
