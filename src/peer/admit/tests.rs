@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::fleet::{BlastRadius, Grant, Node, Policy, Scope, Worker};
-use crate::peer::wire::RelaunchOrder;
+use crate::peer::wire::{DeadLetter, RelaunchOrder};
 use crate::vocabulary::{FleetHash, Pin, ReqId};
 
 const NONCE: [u8; 16] = [7; 16];
@@ -93,6 +93,37 @@ fn a_peer_gets_what_is_granted_and_nothing_else() {
         (None, Verb::Watch {}, RefusalCode::LocalOnly),
     ] {
         assert_eq!(ask(&ai, &request("mars", worker, verb.clone())), Err(code), "{verb:?}");
+    }
+}
+
+#[test]
+fn the_journal_is_searched_for_whom_it_is_granted_and_dead_letters_are_for_root_here() {
+    let prove = || request("mars", None, Verb::Prove { task: "t-1".parse().unwrap(), lane: None });
+    // To see and to relaunch is granted to it, and that is not to prove.
+    assert_eq!(ask(&peer("ai-core"), &prove()), Err(RefusalCode::NoGrant));
+    let mut fleet = fleet();
+    fleet.grants.push(Grant {
+        from: "moon".parse().unwrap(),
+        on: "mars".parse().unwrap(),
+        workers: Scope::All,
+        rights: [Right::Prove].into(),
+    });
+    let (mars, nonce) = ("mars".parse().unwrap(), BootNonce::from_bytes(NONCE));
+    assert_eq!(admit(&fleet, &mars, &nonce, &peer("moon"), &prove()), Ok(()));
+    let status = request("mars", None, Verb::Status {});
+    assert!(admit(&fleet, &mars, &nonce, &peer("moon"), &status).is_err(), "to prove is not to see");
+    assert_eq!(ask(&Asker::Local { uid: 1000 }, &prove()), Ok(()));
+
+    let letter = DeadLetter {
+        node: "mars".parse().unwrap(),
+        lane: crate::catalog::Mode::Write,
+        task: "t-1".parse().unwrap(),
+    };
+    for verb in [Verb::Requeue(letter.clone().into()), Verb::Drop(letter.clone().into())] {
+        let request = request("mars", None, verb);
+        assert_eq!(ask(&peer("ai-core"), &request), Err(RefusalCode::LocalOnly));
+        assert_eq!(ask(&Asker::Local { uid: 1000 }, &request), Err(RefusalCode::NotRoot));
+        assert_eq!(ask(&Asker::Local { uid: 0 }, &request), Ok(()));
     }
 }
 
