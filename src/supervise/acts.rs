@@ -2,7 +2,7 @@
 
 use super::core::{Core, Done};
 use crate::journal::{Event as Kind, Priority, Record, last_lines};
-use crate::judge::{Ending, Event, Observation, Obstacle};
+use crate::judge::{Ending, Event, Health, Observation, Obstacle};
 use crate::peer::wire::{Outcome, RelaunchFailed, Relaunched, Verdict};
 use crate::systemd::{NotStartable, Relaunch, RelaunchError};
 use crate::vocabulary::{InvocationId, Moment, UnitName, WorkerName, human};
@@ -69,7 +69,13 @@ impl Core {
             worker.seen = Observation::Unit(unit);
         }
         let took = human(end.took);
-        let ending = ending(&end.result);
+        let ending = match ending(&end.result) {
+            // Only a unit that is up can be refused its stop; it has not fallen, and nothing is stranded.
+            Ending::Refused(Obstacle::RefusesManualStart) if worker.health == Health::Healthy => {
+                Ending::Untouched
+            }
+            ending => ending,
+        };
         let (priority, text) = match &end.result {
             Ok(invocation) => {
                 let glass = if end.break_glass { ", through systemctl since the bus is gone" } else { "" };

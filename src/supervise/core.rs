@@ -241,11 +241,13 @@ impl Core {
             self.publish_node(now);
         }
         let errands = self.errands(now);
+        let returns = self.await_return(now);
         self.workers
             .values()
             .filter_map(|worker| worker.state.wake(&worker.spec.policy))
             .filter(|at| *at > now)
             .chain(errands)
+            .chain(returns)
             .min()
     }
 
