@@ -69,13 +69,11 @@ impl Core {
             worker.seen = Observation::Unit(unit);
         }
         let took = human(end.took);
-        let ending = match ending(&end.result) {
+        let mut ending = ending(&end.result);
+        if ending == Ending::Refused(Obstacle::RefusesManualStart) && worker.health == Health::Healthy {
             // Only a unit that is up can be refused its stop; it has not fallen, and nothing is stranded.
-            Ending::Refused(Obstacle::RefusesManualStart) if worker.health == Health::Healthy => {
-                Ending::Untouched
-            }
-            ending => ending,
-        };
+            ending = Ending::Untouched;
+        }
         let (priority, text) = match &end.result {
             Ok(invocation) => {
                 let glass = if end.break_glass { ", through systemctl since the bus is gone" } else { "" };
