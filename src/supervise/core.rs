@@ -11,7 +11,7 @@ use super::neighbours::Neighbour;
 use super::worker::Worker;
 use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record, Recorder};
-use crate::judge::{Action, Event, Host, Observation, Terms, WorkerState, classify, decide};
+use crate::judge::{Action, Event, Host, Observation, Phase, Terms, WorkerState, classify, decide};
 use crate::peer::desk::Update;
 use crate::peer::wire::Verdict;
 use crate::store::StoreHandle;
@@ -145,6 +145,11 @@ impl Core {
             worker.disappoint();
         }
         changed
+    }
+
+    /// Whether a relaunch is in flight.
+    pub(super) fn is_acting(&self) -> bool {
+        self.workers.values().any(|worker| matches!(worker.state.phase, Phase::Repairing { .. }))
     }
 
     fn save(&self, name: &WorkerName) {

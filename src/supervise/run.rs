@@ -198,7 +198,10 @@ async fn supervise(
     loop {
         let now = Moment::now();
         let due = core.tick(now);
-        notifier.status(core.status_line(now));
+        // Each new text is work for PID 1, which has better things to do while it brings a worker back.
+        if !core.is_acting() {
+            notifier.status(core.status_line(now));
+        }
         notifier.passed();
         let sleep = due.map_or(notifier.at_most(), |due| due.since(now).min(notifier.at_most()));
         let woke = inbox.next(sleep).await;
