@@ -112,13 +112,13 @@ settle_fleet() {
         ready=no
         return
     fi
-    "$BIN" check -q || die "the configuration was refused (above), so nothing was started"
+    "$BIN" check -q --no-catalogs || die "the configuration was refused (above), so nothing was started"
 }
 
 # The door listens on this node's own address, as the fleet file has it. Sets $door.
 install_door() {
     local listen said
-    said=$("$BIN" check --json)
+    said=$("$BIN" check --json --no-catalogs)
     # The first address in it is this node's own.
     [[ $said =~ \"address\":\ *\"((\[[0-9a-f:.%]+\]|[0-9.]+):[0-9]+)\" ]] ||
         die "'keyholder check --json' names no address for $node"

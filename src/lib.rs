@@ -4,10 +4,14 @@
 //! and obeys authenticated relaunch orders from its peers. Arrows between modules point one way: `cli` uses
 //! `supervise`, which uses `judge` (pure decisions) and the edges `systemd`, `peer`, `store`, `journal`, `queue`.
 
+pub mod catalog;
 pub mod cli;
+pub mod config;
 pub mod fleet;
 pub mod journal;
 pub mod judge;
+pub mod lane;
+mod notify;
 pub mod peer;
 pub mod queue;
 pub mod store;

@@ -1,7 +1,8 @@
-//! `keyholder check`: is the fleet file good, and is this node in it? It reads files and nothing else, no network.
+//! `keyholder check`: are the fleet file and the catalogs good, alone and together, and is this node in the fleet? It reads
+//! files and nothing else, no network.
 
 use std::collections::BTreeSet;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,17 +11,27 @@ use clap::Args;
 use comfy_table::{Table, presets};
 use serde::Serialize;
 
+use super::problems::Look;
 use crate::fleet::{
     self, Fleet, Grant, Loaded, Problem, Problems, Right, Scope, Severity, WhoamiError, escape,
 };
 use crate::vocabulary::NodeName;
+use catalogs::{CatalogReport, Catalogs};
 
-/// Check the fleet file and this node's place in it; reads files, touches nothing, no network
+mod catalogs;
+
+/// Check the fleet file, this node's place in it, and the catalogs; reads files, touches nothing, no network
 #[derive(Debug, Clone, Args)]
 pub struct CheckArgs {
     /// The fleet file
     #[arg(long, value_name = "FILE", default_value = "/etc/keyholder/fleet.yaml")]
     pub fleet: PathBuf,
+    /// Where the catalogs are, each called catalog_NODE.yaml; there may be none [default: where the fleet file is]
+    #[arg(long, value_name = "DIR")]
+    pub catalogs: Option<PathBuf>,
+    /// Leave the catalogs alone: the supervisor runs whatever they say
+    #[arg(long, conflicts_with = "catalogs")]
+    pub no_catalogs: bool,
     /// This node's name [default: NODE_NAME, then /etc/keyholder/node]
     #[arg(long, value_name = "NAME")]
     pub node: Option<String>,
@@ -46,31 +57,9 @@ const USAGE: u8 = 2;
 /// # Errors
 /// Only if the output cannot be written.
 pub fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {
-    let terminal = io::stderr().is_terminal();
-    let colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
-    let code =
-        check(&args, fleet::whoami(args.node.as_deref()), Look { terminal, colour }, &mut out, &mut err)?;
+    let code = check(&args, fleet::whoami(args.node.as_deref()), Look::of_stderr(), &mut out, &mut err)?;
     Ok(ExitCode::from(code))
-}
-
-/// How problems are shown.
-#[derive(Debug, Clone, Copy)]
-struct Look {
-    terminal: bool,
-    colour: bool,
-}
-
-impl Look {
-    fn show(self, problems: &Problems, severity: Severity) -> String {
-        match (self.terminal, severity) {
-            (true, _) => problems.fancy(severity, self.colour),
-            (false, Severity::Error) => format!("{problems}\n"),
-            (false, Severity::Warning) => {
-                problems.to_string().lines().fold(String::new(), |all, line| all + "warning: " + line + "\n")
-            }
-        }
-    }
 }
 
 fn check(
@@ -95,9 +84,12 @@ fn check(
         Some(why) => Err(result.err().unwrap_or_default().and_first(&file, &why, "")),
         None => place(result, me.as_ref(), &file),
     };
-    let code = if result.is_ok() { GOOD } else { BAD };
+    let known = result.as_ref().ok().map(|loaded| loaded.fleet.nodes.keys().cloned().collect());
+    let catalogs = Catalogs::of(args, known.as_ref());
+    let result = result.map(|loaded| catalogs.missed(loaded, me.as_ref(), &file));
+    let code = if result.is_ok() && catalogs.good() { GOOD } else { BAD };
     if args.json {
-        serde_json::to_writer_pretty(&mut *out, &Report::of(&file, me.as_ref(), &result))?;
+        serde_json::to_writer_pretty(&mut *out, &Report::of(&file, me.as_ref(), &result, &catalogs))?;
         writeln!(out)?;
         return Ok(code);
     }
@@ -107,12 +99,11 @@ fn check(
             writeln!(err, "{} is not good: {}", escape(&file), count(problems.len(), "problem"))?;
         }
         Ok(_) if args.quiet => {}
-        Ok(loaded) => {
-            if !loaded.warnings.is_empty() {
-                write!(err, "{}", look.show(&loaded.warnings, Severity::Warning))?;
-            }
-            write!(out, "{}", summary(&file, me.as_ref(), loaded))?;
-        }
+        Ok(loaded) => write!(err, "{}", look.show(&loaded.warnings, Severity::Warning))?,
+    }
+    catalogs.tell(look, args.quiet, err)?;
+    if let (GOOD, false, Ok(loaded)) = (code, args.quiet, &result) {
+        write!(out, "{}{}", summary(&file, me.as_ref(), loaded), catalogs.summary())?;
     }
     Ok(code)
 }
@@ -157,13 +148,20 @@ struct Report<'a> {
     grants: usize,
     problems: Vec<&'a Problem>,
     warnings: Vec<&'a Problem>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    catalogs: Vec<CatalogReport<'a>>,
 }
 
 impl<'a> Report<'a> {
-    fn of(file: &str, node: Option<&'a NodeName>, result: &'a Result<Loaded, Problems>) -> Self {
+    fn of(
+        file: &str,
+        node: Option<&'a NodeName>,
+        result: &'a Result<Loaded, Problems>,
+        catalogs: &'a Catalogs,
+    ) -> Self {
         let fleet = result.as_ref().ok().map(|loaded| &loaded.fleet);
         Self {
-            ok: result.is_ok(),
+            ok: result.is_ok() && catalogs.good(),
             file: escape(file),
             node,
             address: fleet.zip(node).and_then(|(fleet, me)| fleet.nodes.get(me)).map(|own| own.address),
@@ -173,6 +171,7 @@ impl<'a> Report<'a> {
             grants: fleet.map_or(0, |fleet| fleet.grants.len()),
             problems: result.as_ref().err().map(|problems| problems.iter().collect()).unwrap_or_default(),
             warnings: result.as_ref().map(|loaded| loaded.warnings.iter().collect()).unwrap_or_default(),
+            catalogs: catalogs.reports(),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use super::link::LinkError;
+use crate::lane::LaneError;
 use crate::peer::wire::{Class, NodeReport, NodeState, Refusal, RefusalCode};
 
 /// How a command ended.
@@ -100,6 +101,9 @@ impl From<RefusalCode> for Exit {
 pub fn of(error: &anyhow::Error) -> Exit {
     if let Some(refusal) = error.downcast_ref::<Refusal>() {
         return refusal.code.into();
+    }
+    if let Some(LaneError::Guard(_)) = error.downcast_ref::<LaneError>() {
+        return Exit::Refused;
     }
     match error.downcast_ref::<LinkError>() {
         Some(LinkError::Refused(refusal)) => refusal.code.into(),

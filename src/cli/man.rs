@@ -21,10 +21,14 @@ pub struct ManArgs {
     pub dir: Option<PathBuf>,
 }
 
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 7] = [
     (
         "/etc/keyholder/fleet.yaml",
         "the fleet: nodes, workers, who watches whom, who may do what; the same on every node",
+    ),
+    (
+        "/etc/keyholder/catalog_NODE.yaml",
+        "what a node may be asked to do; obeyed only if nobody but root can write it",
     ),
     ("/etc/keyholder/node", "what the fleet file calls this host"),
     ("/etc/keyholder/key.pem", "this node's private key; mode 0600, never leaves the host"),

@@ -6,12 +6,14 @@ pub mod render;
 pub mod screen;
 
 pub mod audit;
+pub mod catalog;
 pub mod check;
 pub mod completions;
 pub mod doctor;
 pub mod explain;
 pub mod hold;
 pub mod key;
+pub mod lane;
 pub mod man;
 pub mod relaunch;
 pub mod release;
@@ -19,6 +21,7 @@ pub mod status;
 pub mod supervise;
 
 mod ask;
+mod problems;
 mod seams;
 mod subject;
 mod view;
@@ -49,11 +52,13 @@ pub enum Command {
     Explain(explain::ExplainArgs),
     Audit(audit::AuditArgs),
     Doctor(doctor::DoctorArgs),
-    #[command(about = "Validate the fleet file, offline")]
+    #[command(about = "Validate the fleet file and the catalogs, offline")]
     Check(check::CheckArgs),
+    Catalog(catalog::CatalogArgs),
     #[command(about = "Make, show, probe and rotate this node's key")]
     Key(key::KeyArgs),
     Supervise(supervise::SuperviseArgs),
+    Lane(lane::LaneArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
 }
@@ -72,8 +77,10 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Audit(args) => audit::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Check(args) => check::run(args),
+        Command::Catalog(args) => catalog::run(args),
         Command::Key(args) => key::run(args),
         Command::Supervise(args) => supervise::run(args),
+        Command::Lane(args) => lane::run(args),
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => man::run(args),
     }

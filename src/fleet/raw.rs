@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::leaf;
+use super::leaf as own;
 use super::model::Right;
-use super::report::{At, Located, Report};
-use super::walk::{Fields, distinct, entries, is_later, items, word};
-use super::yaml::{Kind, Value};
+use crate::config::leaf;
+use crate::config::report::{At, Located, Report};
+use crate::config::walk::{Fields, distinct, entries, items, word};
+use crate::config::yaml::{Kind, Value};
 use crate::vocabulary::{BlastRadius, Policy, RepairBy};
 use crate::vocabulary::{NodeName, Pin, UnitName, WorkerName};
 
@@ -87,11 +88,7 @@ pub(super) fn read(report: &mut Report<'_>, tree: &Value) -> Option<RawFleet> {
         return None;
     }
     let fields = Fields::of(report, start, "the file", tree, &["version", "redis", "nodes", "grants"])?;
-    if let Some(version) = fields.need(report, "version", "expected `version: 1` as the first line")
-        && !(matches!(version.kind, Kind::Number) && report.spelling(version.at) == "1")
-    {
-        report.error(version.at, "this version of the file is not known here", "expected 1");
-    }
+    fields.version(report);
     let redis =
         fields.get("redis").zip(fields.key("redis")).and_then(|(value, key)| redis(report, key, value));
     let nodes = fields.need(report, "nodes", "expected `nodes:` with at least one node below it");
@@ -108,7 +105,7 @@ pub(super) fn read(report: &mut Report<'_>, tree: &Value) -> Option<RawFleet> {
 fn redis(report: &mut Report<'_>, key: At, value: &Value) -> Option<String> {
     let fields = Fields::of(report, key, "`redis`", value, &["url"])?;
     let url = fields.need(report, "url", "expected redis://HOST:PORT or rediss://HOST:PORT")?;
-    leaf::redis_url(report, url)
+    own::redis_url(report, url)
 }
 
 fn read_nodes(report: &mut Report<'_>, key: At, value: &Value) -> Vec<RawNode> {
@@ -144,13 +141,13 @@ fn node(report: &mut Report<'_>, name: &Located<String>, value: &Value) -> RawNo
     };
     node.address = fields
         .need(report, "address", "expected an IP address and a port, such as `address: 192.0.2.40:7433`")
-        .and_then(|value| leaf::address(report, value));
+        .and_then(|value| own::address(report, value));
     if let Some((value, key)) = fields.get("pins").zip(fields.key("pins")) {
         node.has_pins = true;
         if let Some(list) =
             items(report, key, value, "[\"sha256:…\"], from `keyholder key show` on that node")
         {
-            node.pins = distinct(report, list, "a pin", leaf::pin);
+            node.pins = distinct(report, list, "a pin", own::pin);
         }
     }
     if let Some((value, key)) = fields.get("watched_by").zip(fields.key("watched_by")) {
@@ -223,12 +220,12 @@ fn unit(report: &mut Report<'_>, name: &Located<String>, fields: &Fields<'_>) ->
     match (fields.get("unit"), fields.get("lane")) {
         (Some(value), None) => {
             let given = word(report, value, "a service unit, such as ai-agent.service")?;
-            leaf::unit(report, &given)
+            own::unit(report, &given)
         }
         (None, Some(value)) => {
             let lanes = [("write", "keyholder-lane-write.service"), ("read", "keyholder-lane-read.service")];
             let unit = leaf::one_of(report, value, &lanes)?;
-            leaf::unit(report, &Located { at: value.at, value: unit.to_owned() })
+            own::unit(report, &Located { at: value.at, value: unit.to_owned() })
         }
         (Some(_), Some(lane)) => {
             report.error(lane.at, format!("worker `{}` has both `unit` and `lane`", name.value), HELP);
@@ -309,7 +306,7 @@ fn verbs_of(report: &mut Report<'_>, key: At, value: &Value) -> Vec<Located<Righ
     };
     distinct(report, list, "a verb", |report, word| {
         let found = words.iter().find(|(name, _)| *name == word.value).map(|(_, right)| *right);
-        if found.is_none() && !is_later(report, word.at, &word.value) {
+        if found.is_none() && !report.is_later(word.at, &word.value) {
             let help = report.did_you_mean(&word.value, words.iter().map(|(name, _)| *name));
             report.error(word.at, "there is no such verb", help);
         }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::model::{Fleet, Grant, Node, Scope, Worker};
 use super::raw::{RawFleet, RawGrant, RawNode, RawScope, RawWorker};
-use super::report::{At, Located, Report};
 use super::watch;
+use crate::config::report::{At, Located, Report};
 use crate::vocabulary::{FleetHash, WorkerName};
 
 /// Checks everything and, if nothing was found, builds the fleet.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::model::Right;
 use super::raw::{RawFleet, RawGrant, RawNode, RawScope, RawWorker};
-use super::report::{Located, Report};
+use crate::config::report::{Located, Report};
 use crate::vocabulary::RepairBy;
 
 /// The grants by who asks and who obeys.

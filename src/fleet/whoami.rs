@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::geteuid;
 
-use super::problem::escape;
-use super::trust;
+use crate::config::problem::escape;
+use crate::config::trust;
 use crate::vocabulary::{NameError, NodeName};
 
 /// Where the node's name lies, one line.

@@ -1,5 +1,20 @@
 //! Redis, for the lanes; relaunching never needs it. The only place that imports `redis`.
+//!
+//! Tasks are bytes here: what is in a list is found again only by exactly what it was.
 
+mod backoff;
+mod claim;
+mod desk;
+mod error;
+mod keys;
 mod preflight;
+mod scripts;
+mod server;
 
-pub use preflight::{Finding, Level, QueueError, preflight};
+pub use backoff::Backoff;
+pub use claim::{Claimer, How};
+pub use desk::{Desk, OWNED_FOR, Owner, Piece};
+pub use error::QueueError;
+pub use keys::{Keys, QueueName, QueueNameError};
+pub use preflight::{Finding, Level, preflight};
+pub use server::Server;

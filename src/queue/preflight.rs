@@ -3,13 +3,11 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ErrorKind, RedisError, ServerErrorKind};
+use redis::{AsyncConnectionConfig, Client, RedisError};
 use tokio::time::timeout;
 
-use crate::vocabulary::{clipped, printable};
-
-/// The longest text from the server that is shown, in characters.
-const MAX_SHOWN: usize = 200;
+use super::error::{QueueError, mask, shown};
+use super::server::client;
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,59 +29,14 @@ pub enum Level {
     Error,
 }
 
-/// Nothing could be found out.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum QueueError {
-    /// The address is none.
-    #[error("{url} is no address of a Redis: {why}; write redis://[user:password@]host:port or rediss://…")]
-    Url {
-        /// The address without its password.
-        url: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// No answer.
-    #[error(
-        "{url} does not answer within {deadline:?}; is there a firewall between, or does the server hang?"
-    )]
-    Late {
-        /// The address without its password.
-        url: String,
-        /// How long was waited.
-        deadline: Duration,
-    },
-    /// No connection, or it broke.
-    #[error(
-        "{url} cannot be reached: {why}; does redis-server run there, on that port, with or without TLS as written?"
-    )]
-    Unreachable {
-        /// The address without its password.
-        url: String,
-        /// What the connection said.
-        why: String,
-    },
-    /// It wants another password, or one at all.
-    #[error("{url} does not let us in: {why}; correct user and password in fleet.yaml")]
-    Denied {
-        /// The address without its password.
-        url: String,
-        /// What the server said.
-        why: String,
-    },
-}
-
 /// Looks at the Redis at `url` and says what is well and what is not, everything at once.
 ///
 /// # Errors
 /// When nothing can be found out: no address, no connection, no answer within `deadline` (for all of it), no entry.
 pub async fn preflight(url: &str, deadline: Duration) -> Result<Vec<Finding>, QueueError> {
     let masked = mask(url);
-    let bad = |why: &str| QueueError::Url { url: masked.clone(), why: why.to_owned() };
-    if !url.starts_with("redis://") && !url.starts_with("rediss://") {
-        return Err(bad("it begins neither with redis:// nor with rediss://"));
-    }
-    let client = Client::open(url).map_err(|error| bad(&shown(&error.to_string(), url)))?;
-    let look = async { look(&client, deadline).await.map_err(|error| failed(&error, url)) };
+    let client = client(url)?;
+    let look = async { look(&client, deadline).await.map_err(|error| QueueError::of(&error, url)) };
     timeout(deadline, look).await.unwrap_or(Err(QueueError::Late { url: masked, deadline }))
 }
 
@@ -108,7 +61,7 @@ async fn look(client: &Client, deadline: Duration) -> Result<Vec<Finding>, Redis
 /// `None` if the server's access list forbids the command.
 fn allowed<T>(answer: Result<T, RedisError>) -> Result<Option<T>, RedisError> {
     match answer {
-        Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm) => Ok(None),
+        Err(error) if QueueError::forbids(&error) => Ok(None),
         other => other.map(Some),
     }
 }
@@ -201,47 +154,6 @@ fn error(text: impl Into<String>) -> Finding {
 fn unknown(what: &str, said: Option<&str>) -> Finding {
     let said = said.map_or_else(|| "nothing".to_owned(), |said| shown(said, ""));
     warn(format!("its {what} is not known (it says {said}); is it a Redis or Valkey of 6.2 or later?"))
-}
-
-fn failed(error: &RedisError, address: &str) -> QueueError {
-    let url = mask(address);
-    let why = shown(&error.to_string(), address);
-    let denied = error.kind() == ErrorKind::AuthenticationFailed
-        || matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"));
-    if denied { QueueError::Denied { url, why } } else { QueueError::Unreachable { url, why } }
-}
-
-/// Text from the library or the server, short, fit for a terminal, and without the password in `address`.
-fn shown(text: &str, address: &str) -> String {
-    let mut text = text.to_owned();
-    for secret in password(address).into_iter().filter(|secret| !secret.is_empty()) {
-        text = text.replace(secret, "***");
-    }
-    clipped(&printable(&text), MAX_SHOWN).into_owned()
-}
-
-/// Everything before the last `@`: a password with an unescaped `@` or `/` in it is still one.
-fn userinfo(url: &str) -> Option<(&str, &str, &str)> {
-    let (scheme, rest) = url.split_once("://")?;
-    let (user, host) = rest.rsplit_once('@')?;
-    Some((scheme, user, host))
-}
-
-fn password(url: &str) -> Option<&str> {
-    userinfo(url)?.1.split_once(':').map(|(_, password)| password)
-}
-
-/// The address without password and without parameters, fit for a terminal.
-fn mask(url: &str) -> String {
-    let masked = match userinfo(url) {
-        None => url.to_owned(),
-        Some((scheme, user, host)) => match user.split_once(':') {
-            Some((user, _)) => format!("{scheme}://{user}:***@{host}"),
-            None => format!("{scheme}://{user}@{host}"),
-        },
-    };
-    let plain = masked.split(['?', '#']).next().unwrap_or_default();
-    clipped(&printable(plain), MAX_SHOWN).into_owned()
 }
 
 #[cfg(test)]

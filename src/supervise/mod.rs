@@ -5,7 +5,6 @@ mod acts;
 mod core;
 pub mod kernel;
 mod neighbours;
-mod notify;
 mod orders;
 mod peers;
 mod report;

@@ -12,12 +12,12 @@ use tokio::time::timeout;
 
 use super::core::{Core, Done, publishers};
 use super::kernel;
-use super::notify::Notifier;
 use super::worker::Worker;
 use super::{Setup, SuperviseError};
 use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record, take_warnings};
 use crate::judge::{Host, WorkerState};
+use crate::notify::Notifier;
 use crate::peer::client::Endpoint;
 use crate::peer::desk::{Desk, Order};
 use crate::peer::identity::Identity;

@@ -98,6 +98,10 @@ id!(
     /// SHA-256 of the fleet file's bytes. Peers exchange it, so that drift between their files is shown.
     FleetHash, 32, "sha256:", "a fleet hash", "sha256: and 64 lower-case hexadecimal digits"
 );
+id!(
+    /// SHA-256 of a catalog's bytes: says which catalog a lane serves and which one sudoers lines were made from.
+    CatalogHash, 32, "sha256:", "a catalog hash", "sha256: and 64 lower-case hexadecimal digits"
+);
 
 impl InvocationId {
     /// The first eight digits: enough for a person to tell two runs apart.
@@ -123,6 +127,13 @@ impl Pin {
 
 impl FleetHash {
     /// The hash of a fleet file's bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(sha256(bytes))
+    }
+}
+
+impl CatalogHash {
+    /// The hash of a catalog's bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self(sha256(bytes))
     }

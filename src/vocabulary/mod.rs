@@ -6,8 +6,8 @@ mod policy;
 mod text;
 mod time;
 
-pub use ids::{BootNonce, FleetHash, IdError, InvocationId, Pin, ReqId};
-pub use names::{NameError, NodeName, Target, UnitName, WorkerName};
+pub use ids::{BootNonce, CatalogHash, FleetHash, IdError, InvocationId, Pin, ReqId};
+pub use names::{ActionName, NameError, NodeName, ParamName, Target, UnitName, WorkerName};
 pub use policy::{BlastRadius, Policy, RepairBy};
 pub use text::{clipped, printable, printable_bytes};
 pub use time::{Moment, human, parse_duration};

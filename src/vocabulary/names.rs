@@ -100,6 +100,33 @@ name!(
     }
 );
 
+name!(
+    /// What a node may be asked to do, as its catalog calls it (`service.logs`). It becomes part of log lines and of
+    /// rate limit keys.
+    ActionName,
+    "action name",
+    "lower-case letters, digits and '_', in parts joined by dots, such as service.logs, at most 64",
+    |text| {
+        text.len() <= 64
+            && text.split('.').all(|part| {
+                !part.is_empty()
+                    && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+            })
+    }
+);
+
+name!(
+    /// A parameter of an action. Its placeholder in the command is the name in braces.
+    ParamName,
+    "parameter name",
+    "lower-case letters, digits and '_', starting with a letter, at most 32",
+    |text| {
+        text.len() <= 32
+            && text.starts_with(|c: char| c.is_ascii_lowercase())
+            && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+    }
+);
+
 /// A worker of a node, written `node/worker`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Target {
@@ -145,6 +172,22 @@ mod tests {
         }
         for good in ["x.service", "x@1.service", "keyholder-lane-write.service", "a\\x2db.service"] {
             assert!(good.parse::<UnitName>().is_ok(), "{good:?}");
+        }
+    }
+
+    #[test]
+    fn actions_are_dotted_words_and_parameters_are_words() {
+        for good in ["service.logs", "queue.length_mars_peer", "reboot", "a.b.c", "0._"] {
+            assert!(good.parse::<ActionName>().is_ok(), "{good:?}");
+        }
+        for bad in
+            ["", ".", "a.", ".a", "a..b", "Service.logs", "a-b", "a b", "a\n", "a/b", "é", &"a".repeat(65)]
+        {
+            assert!(bad.parse::<ActionName>().is_err(), "{bad:?}");
+        }
+        assert!("unit_2".parse::<ParamName>().is_ok());
+        for bad in ["", "2", "_x", "a.b", "Unit", "unit\0", "{unit}", &"a".repeat(33)] {
+            assert!(bad.parse::<ParamName>().is_err(), "{bad:?}");
         }
     }
 

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests")]
 
 mod failures;
-mod fake;
+pub(crate) mod fake;
 mod help;
 mod orders;
 mod status;

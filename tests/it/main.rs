@@ -9,11 +9,14 @@
     reason = "test code: a failed expectation ends the test, also in helpers outside #[test] functions"
 )]
 
+mod catalog;
 mod cli;
 mod door;
 mod fleet;
 mod journal;
+mod lane;
 mod queue;
+mod redis_server;
 mod store;
 mod systemd;
 mod units;

@@ -2,80 +2,22 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // clippy sees tests only where #[test] stands
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use keyholder::queue::{Finding, Level, QueueError, preflight};
 use tempfile::TempDir;
 
+use crate::redis_server::Redis;
+
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// A `redis-server` of our own on a port of its own.
-struct Redis {
-    child: Child,
-    port: u16,
-    dir: TempDir,
-}
-
 impl Redis {
-    fn start(args: &[&str]) -> Self {
-        Self::start_at("--port", args)
-    }
-
-    fn start_at(port_option: &str, args: &[&str]) -> Self {
-        // Somebody else may take the free port in between; then the server ends at once and another is tried.
-        for _ in 0..10 {
-            let dir = TempDir::new().unwrap();
-            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            let mut child = Command::new("redis-server")
-                .args([port_option, &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"])
-                .arg(dir.path())
-                .args(args)
-                .stdout(Stdio::null())
-                .spawn()
-                .expect(
-                    "redis-server is missing, and these tests need it: \
-                     apt-get install -y --no-install-recommends redis-server",
-                );
-            let until = Instant::now() + DEADLINE;
-            while child.try_wait().unwrap().is_none() {
-                if ready(port, port_option == "--port") {
-                    return Self { child, port, dir };
-                }
-                assert!(Instant::now() < until, "redis-server does not come up");
-                std::thread::yield_now();
-            }
-        }
-        panic!("redis-server ends as soon as it is started with {args:?}");
-    }
-
-    fn url(&self, userinfo: &str) -> String {
-        format!("redis://{userinfo}127.0.0.1:{}", self.port)
-    }
-
     fn look(&self, userinfo: &str) -> Result<Vec<Finding>, QueueError> {
         look(&self.url(userinfo))
     }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Whether it answers, if only with a refusal. A listening port alone is not enough: it listens before it has read its
-/// users, and may yet end over them.
-fn ready(port: u16, plain: bool) -> bool {
-    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
-    let answers = |stream: &mut TcpStream| {
-        stream.write_all(b"PING\r\n")?;
-        stream.read(&mut [0; 16])
-    };
-    !plain || answers(&mut stream).is_ok_and(|read| read > 0)
 }
 
 fn look(url: &str) -> Result<Vec<Finding>, QueueError> {
@@ -120,7 +62,7 @@ fn clusters_and_replicas_are_refused() {
     let bad = not_ok(cluster.look("").unwrap());
     assert!(matches!(&bad[..], [(Level::Error, text)] if text.contains("Redis Cluster")), "{bad:?}");
 
-    let master = cluster.port.to_string();
+    let master = cluster.port().to_string();
     let replica = Redis::start(&["--replicaof", "127.0.0.1", &master, "--appendonly", "yes"]);
     let bad = not_ok(replica.look("").unwrap());
     assert!(bad.iter().any(|(_, text)| text.contains("master (127.0.0.1)")), "{bad:?}");
@@ -135,7 +77,7 @@ fn a_password_is_needed_used_and_never_shown() {
         assert!(matches!(error, QueueError::Denied { .. }), "{error:?}");
         for shown in [error.to_string(), format!("{error:?}")] {
             assert!(!shown.contains("hunter"), "{shown}");
-            assert!(shown.contains(&redis.port.to_string()), "{shown}");
+            assert!(shown.contains(&redis.port().to_string()), "{shown}");
         }
     }
 }
@@ -207,8 +149,8 @@ fn tls_is_spoken_and_its_certificate_checked() {
     let args = ["--port", "0", "--tls-cert-file", &cert, "--tls-key-file", &key, "--tls-ca-cert-file", &cert];
     let args = [&args[..], &["--tls-auth-clients", "no", "--appendonly", "yes"]].concat();
     let redis = Redis::start_at("--tls-port", &args);
-    assert!(Path::new(redis.dir.path()).exists());
-    let url = format!("rediss://localhost:{}", redis.port);
+    assert!(Path::new(redis.dir()).exists());
+    let url = format!("rediss://localhost:{}", redis.port());
 
     let error = look(&url).unwrap_err();
     assert!(matches!(error, QueueError::Unreachable { .. }), "an unknown certificate: {error:?}");

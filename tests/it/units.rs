@@ -144,7 +144,8 @@ fn the_supervisor_comes_back_whatever_happens() {
             ("Service.Type", "notify"),
             ("Service.Restart", "always"),
             ("Service.Sockets", "keyholder.socket"),
-            ("Service.ExecStartPre", "/usr/local/bin/keyholder check -q"),
+            ("Service.ExecStartPre", "/usr/local/bin/keyholder check -q --no-catalogs"),
+            ("Service.ExecReload", "/usr/local/bin/keyholder check -q --no-catalogs"),
             ("Service.TimeoutAbortSec", "3"), // a frozen one would hang for 90 s
             ("Service.OOMPolicy", "continue"),
             ("Service.OOMScoreAdjust", "-900"),
@@ -213,4 +214,79 @@ fn the_supervisor_has_no_capabilities_and_a_full_sandbox() {
     );
     let unit = read("keyholder.service");
     assert!(!unit.contains_key("Service.ProcSubset"), "the store reads the boot id from /proc/sys");
+}
+
+/// What both lanes need to be found again by systemd, and not to be started again in vain.
+#[test]
+fn the_lanes_come_back_and_finish_what_runs() {
+    for mode in ["write", "read"] {
+        demands(
+            &format!("keyholder-lane-{mode}.service"),
+            &[
+                ("Service.Type", "notify"),
+                ("Service.User", "keyholder"),
+                ("Service.Restart", "always"),
+                ("Service.RestartSec", "0"),
+                ("Unit.StartLimitBurst", "10"), // then the supervisor's turn
+                ("Service.RestartPreventExitStatus", "5"),
+                ("Service.KillMode", "mixed"), // a stop must not reach the running task
+                ("Service.TimeoutStartSec", "infinity"), // READY waits for Redis
+                ("Service.LogRateLimitIntervalSec", "0"),
+                ("Service.StateDirectoryMode", "0700"),
+            ],
+        );
+    }
+}
+
+/// The split that the articles are about: who writes can gain rights, who only reads cannot.
+#[test]
+fn only_the_write_lane_can_gain_rights() {
+    demands(
+        "keyholder-lane-read.service",
+        &[
+            ("Service.NoNewPrivileges", "yes"),
+            ("Service.CapabilityBoundingSet", ""),
+            ("Service.ProtectSystem", "strict"),
+            ("Service.SystemCallFilter", "@system-service"),
+        ],
+    );
+    demands("keyholder-lane-write.service", &[("Service.NoNewPrivileges", "no")]);
+    // On systemd 252 each of these takes sudo away from a unit that is not root's, and does not show it.
+    let implied = [
+        "LockPersonality",
+        "MemoryDenyWriteExecute",
+        "PrivateDevices",
+        "ProtectClock",
+        "ProtectHostname",
+        "ProtectKernelLogs",
+        "ProtectKernelModules",
+        "ProtectKernelTunables",
+        "RestrictAddressFamilies",
+        "RestrictNamespaces",
+        "RestrictRealtime",
+        "RestrictSUIDSGID",
+        "SystemCallFilter",
+        "SystemCallArchitectures",
+        "SystemCallLog",
+        "DynamicUser",
+    ];
+    let unit = read("keyholder-lane-write.service");
+    for key in implied {
+        assert!(!unit.contains_key(&format!("Service.{key}")), "{key}");
+    }
+}
+
+/// At most 2.0 and 6.5 on systemd's own scale.
+#[test]
+fn the_lanes_are_no_more_exposed_than_they_must_be() {
+    for (mode, most) in [("read", "20"), ("write", "65")] {
+        let Ok(verdict) = Command::new("systemd-analyze")
+            .args(["security", "--no-pager", "--offline=yes", &format!("--threshold={most}")])
+            .arg(units().join(format!("keyholder-lane-{mode}.service")))
+            .output()
+        else {
+            return; // not a systemd host
+        };
+        assert!(verdict.status.success(), "{mode}: {}", String::from_utf8_lossy(&verdict.stdout));
+    }
 }

@@ -17,6 +17,7 @@ mod degraded;
 mod demo;
 mod door;
 mod harness;
+mod lanes;
 mod network;
 mod orders;
 mod peerside;

@@ -25,7 +25,14 @@ fn check_text(text: &str, me: Result<NodeName, WhoamiError>, flags: &[&str]) -> 
     let dir = tempfile::tempdir().unwrap();
     let fleet = dir.path().join("fleet.yaml");
     std::fs::write(&fleet, text).unwrap();
-    let args = CheckArgs { fleet, node: None, json: flags.contains(&"--json"), quiet: flags.contains(&"-q") };
+    let args = CheckArgs {
+        fleet,
+        catalogs: None,
+        no_catalogs: flags.contains(&"--no-catalogs"),
+        node: None,
+        json: flags.contains(&"--json"),
+        quiet: flags.contains(&"-q"),
+    };
     check_args(&args, me, dir.path())
 }
 
@@ -96,8 +103,14 @@ fn a_node_that_is_not_in_the_file_is_a_problem() {
 #[test]
 fn a_wrong_name_on_the_command_line_is_wrong_usage_and_elsewhere_a_problem() {
     let bad = || fleet::whoami(Some("a:b"));
-    let args =
-        CheckArgs { fleet: "/nonexistent".into(), node: Some("a:b".into()), json: false, quiet: false };
+    let args = CheckArgs {
+        fleet: "/nonexistent".into(),
+        catalogs: None,
+        no_catalogs: false,
+        node: Some("a:b".into()),
+        json: false,
+        quiet: false,
+    };
     let (code, out, err) = check_args(&args, bad(), Path::new("/"));
     assert_eq!((code, out.as_str()), (USAGE, ""));
     assert!(
@@ -111,7 +124,14 @@ fn a_wrong_name_on_the_command_line_is_wrong_usage_and_elsewhere_a_problem() {
 
 #[test]
 fn a_missing_file_is_a_problem_with_a_way_out() {
-    let args = CheckArgs { fleet: "/nonexistent/fleet.yaml".into(), node: None, json: false, quiet: true };
+    let args = CheckArgs {
+        fleet: "/nonexistent/fleet.yaml".into(),
+        catalogs: None,
+        no_catalogs: false,
+        node: None,
+        json: false,
+        quiet: true,
+    };
     let (code, _, err) = check_args(&args, unsaid(), Path::new("/nonexistent"));
     assert_eq!(code, BAD);
     assert_eq!(
@@ -130,6 +150,95 @@ fn json_is_for_programs() {
         check_text(&EXAMPLE.replace("version: 1", "version: \"\\e\""), node("mars"), &["--json"]);
     assert_eq!((code, err.as_str()), (BAD, ""));
     insta::assert_snapshot!("json_bad", out);
+}
+
+/// Runs `check` on the example with these catalogs beside it.
+fn check_catalogs(catalogs: &[(&str, &str)], flags: &[&str]) -> (u8, String, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let fleet = dir.path().join("fleet.yaml");
+    std::fs::write(&fleet, EXAMPLE).unwrap();
+    for (name, text) in catalogs {
+        std::fs::write(dir.path().join(name), text).unwrap();
+    }
+    let args = CheckArgs {
+        fleet,
+        catalogs: None,
+        no_catalogs: flags.contains(&"--no-catalogs"),
+        node: None,
+        json: flags.contains(&"--json"),
+        quiet: flags.contains(&"-q"),
+    };
+    check_args(&args, node("mars"), dir.path())
+}
+
+const MARS: &str = "version: 1\nnode: mars\nactions:\n  a: { mode: read, argv: [/bin/true] }\n";
+const AI_CORE: &str =
+    "version: 1\nnode: ai-core\nactions:\n  b: { mode: read, argv: [/bin/true], only_here: true }\n";
+
+#[test]
+fn catalogs_beside_the_fleet_are_checked_with_it() {
+    let good = [("catalog_mars.yaml", MARS), ("catalog_ai-core.yaml", AI_CORE), ("catalog_x.yaml.bak", "[")];
+    let (code, out, err) = check_catalogs(&good, &[]);
+    assert_eq!((code, err.as_str()), (GOOD, ""));
+    assert!(
+        out.ends_with(
+            "\n\ncatalog_ai-core.yaml is good: node ai-core, 1 action, 0 of them write, 0 warnings\n\
+             catalog_mars.yaml is good: node mars, 1 action, 0 of them write, 0 warnings\n"
+        ),
+        "{out}"
+    );
+    assert_eq!(check_catalogs(&good, &["-q"]), (GOOD, String::new(), String::new()));
+    let both = MARS.replace("  a:", "  b:");
+    let venus = MARS.replace("mars", "venus");
+    let bad = [
+        ("catalog_mars.yaml", both.as_str()),
+        ("catalog_ai-core.yaml", AI_CORE),
+        ("catalog_venus.yaml", &venus),
+    ];
+    for flags in [&[][..], &["-q"]] {
+        let (code, out, err) = check_catalogs(&bad, flags);
+        assert_eq!((code, out.as_str()), (BAD, ""));
+        insta::assert_snapshot!("catalogs_bad", err);
+    }
+    let left_alone = (GOOD, String::new(), String::new());
+    assert_eq!(check_catalogs(&bad, &["-q", "--no-catalogs"]), left_alone, "as the supervisor's unit asks");
+    let (code, out, _) = check_catalogs(&bad, &["--json"]);
+    assert_eq!(code, BAD);
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&report["ok"], &report["problems"]), (&false.into(), &serde_json::json!([])));
+    assert_eq!(report["catalogs"][0]["problems"][0]["line"], 4);
+}
+
+#[test]
+fn a_node_with_lanes_among_catalogs_that_are_none_of_its_own_is_warned() {
+    let (code, out, err) = check_catalogs(&[("catalog_ai-core.yaml", AI_CORE)], &[]);
+    assert_eq!(code, GOOD, "{out}");
+    assert_eq!(
+        err,
+        "warning: fleet.yaml: this node, `mars`, has lanes, and none of the catalogs is for it (expected a file \
+         catalog_mars.yaml: its lanes would refuse every task)\n"
+    );
+}
+
+#[test]
+fn a_directory_that_was_asked_for_must_be_there() {
+    let args = CheckArgs {
+        fleet: "/nonexistent/fleet.yaml".into(),
+        catalogs: Some("/nonexistent/catalogs".into()),
+        no_catalogs: false,
+        node: None,
+        json: false,
+        quiet: true,
+    };
+    let (code, _, err) = check_args(&args, unsaid(), Path::new("/nonexistent"));
+    assert_eq!(code, BAD);
+    assert!(
+        err.contains(
+            "catalogs: cannot look for catalogs there: No such file or directory (os error 2) (expected a directory there; \
+             is the name right?)\ncatalogs is not good: 1 problem\n"
+        ),
+        "{err}"
+    );
 }
 
 #[test]

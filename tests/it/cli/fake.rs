@@ -77,7 +77,7 @@ impl Fake {
 }
 
 /// The binary, without the test's own environment.
-pub(super) fn keyholder(args: &[&str]) -> Command {
+pub(crate) fn keyholder(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_keyholder"));
     command.args(args).timeout(LONG).env_clear();
     command
@@ -152,7 +152,7 @@ pub(super) fn node(name: &str, state: NodeState, workers: Vec<WorkerReport>) -> 
 }
 
 /// What a command printed and how it ended, for snapshots.
-pub(super) fn told(command: &mut Command) -> String {
+pub(crate) fn told(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let text = |bytes: &[u8]| {
         String::from_utf8(bytes.to_vec()).unwrap().replace(env!("CARGO_PKG_VERSION"), "VERSION")

@@ -10,7 +10,7 @@ fn help_of_everything_that_is_ours() {
     {
         insta::assert_snapshot!(format!("help_{command}"), told(&mut keyholder(&[command, "--help"])));
     }
-    for command in ["check", "key", "supervise"] {
+    for command in ["catalog", "check", "key", "supervise"] {
         keyholder(&[command, "--help"]).assert().code(0);
     }
 }

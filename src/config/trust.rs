@@ -12,18 +12,18 @@ const GROUP_OR_WORLD_WRITABLE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 
 /// For a file beyond the limit.
-pub(super) const TOO_LARGE: (&str, &str) = ("the file is too large", "expected at most 256 KiB");
+pub(crate) const TOO_LARGE: (&str, &str) = ("the file is too large", "expected at most 256 KiB");
 
 /// What is wrong and the way out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Refused {
+pub(crate) struct Refused {
     pub message: String,
     pub help: String,
 }
 
 /// What was read, and why root should not obey it.
 #[derive(Debug)]
-pub(super) struct ReadFile {
+pub(crate) struct ReadFile {
     pub bytes: Vec<u8>,
     pub doubts: Vec<Refused>,
     /// Whether everybody on the host may read it.
@@ -31,7 +31,7 @@ pub(super) struct ReadFile {
 }
 
 /// Reads at most `limit` bytes. Owner and mode are those of the file that is then read, not of its name.
-pub(super) fn read(path: &Path, limit: usize, me: Uid) -> Result<ReadFile, Refused> {
+pub(crate) fn read(path: &Path, limit: usize, me: Uid) -> Result<ReadFile, Refused> {
     let failed = |error: std::io::Error| cannot_read(path, &error);
     let real = path.canonicalize().map_err(failed)?;
     let file = open(&real).map_err(failed)?;
@@ -114,7 +114,7 @@ fn refused(message: &str, help: &str) -> Refused {
 }
 
 /// A path as it can be pasted into a shell.
-pub(super) fn quoted(path: &Path) -> String {
+pub(crate) fn quoted(path: &Path) -> String {
     let text = path.to_string_lossy();
     let plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'.' | b'_' | b'-'));
     if plain { text.into_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }

@@ -1,4 +1,4 @@
-//! From bytes to a tree of values that know where they stand. Nothing here knows what a fleet is: the tree takes
+//! From bytes to a tree of values that know where they stand. Nothing here knows what a file is about: the tree takes
 //! whatever YAML says, so that the walk after it can report every mistake and not only the first.
 
 use std::fmt;
@@ -10,7 +10,7 @@ use serde_yaml::{Location, Options, Spanned};
 
 use super::report::{At, Located};
 
-/// How deep collections may nest. A fleet file needs six levels.
+/// How deep collections may nest. A fleet file or a catalog needs six levels.
 const MAX_DEPTH: usize = 12;
 /// How many scalars, lists and maps a file may hold. A thousand workers with every setting written out need about
 /// 25,000.
@@ -18,7 +18,7 @@ const MAX_NODES: usize = 50_000;
 
 /// A value and where it stands.
 #[derive(Debug, Clone)]
-pub(super) struct Value {
+pub(crate) struct Value {
     /// Where it begins; its length is zero for lists and maps.
     pub at: At,
     /// What it is.
@@ -27,7 +27,7 @@ pub(super) struct Value {
 
 /// What YAML says a value is.
 #[derive(Debug, Clone)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// Nothing, `~` or `null`.
     Null,
     /// `true` or `false`, and nothing else that YAML 1.1 took for one.
@@ -44,7 +44,7 @@ pub(super) enum Kind {
 
 impl Kind {
     /// What to call it in front of a person.
-    pub(super) fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Null => "nothing",
             Self::Bool(_) => "true or false",
@@ -58,7 +58,7 @@ impl Kind {
 
 /// Why there is no tree.
 #[derive(Debug)]
-pub(super) struct SyntaxError {
+pub(crate) struct SyntaxError {
     /// Where.
     pub at: At,
     /// What is wrong.
@@ -69,7 +69,7 @@ pub(super) struct SyntaxError {
 
 /// Reads one document. Anchors, aliases, merge keys, tags of one's own, deep nesting and a second document are
 /// refused, so the tree is never much larger than the text.
-pub(super) fn read(source: &str) -> Result<Value, SyntaxError> {
+pub(crate) fn read(source: &str) -> Result<Value, SyntaxError> {
     serde_yaml::from_str_with_options::<Spanned<Kind>>(source, options())
         .map(Value::from)
         .map_err(|error| syntax_error(&error, source))
@@ -154,7 +154,7 @@ fn budget(breach: &BudgetBreach) -> (&'static str, &'static str) {
         BudgetBreach::Nodes { .. } | BudgetBreach::Events { .. } => {
             ("there are too many values in this file", "expected at most 50,000")
         }
-        _ => ("this uses more of YAML than a fleet file may", "expected plain maps, lists and values"),
+        _ => ("this uses more of YAML than this file may", "expected plain maps, lists and values"),
     }
 }
 

@@ -17,7 +17,7 @@ const MAX_BEFORE: usize = 100;
 const MAX_AFTER: usize = 120;
 
 /// Every problem with its source line.
-pub(super) fn fancy(problems: &Problems, severity: Severity, colour: bool) -> String {
+pub(crate) fn fancy(problems: &Problems, severity: Severity, colour: bool) -> String {
     let theme = GraphicalTheme {
         characters: ThemeCharacters::unicode(),
         styles: if colour { ThemeStyles::ansi() } else { ThemeStyles::none() },
@@ -146,7 +146,7 @@ impl SourceCode for Line<'_> {
 
 /// The source as it may be shown: passwords in URLs masked, characters that would deceive replaced. Every byte stays
 /// where it was, so that spans still fit.
-pub(super) fn showable(source: &str) -> String {
+pub(crate) fn showable(source: &str) -> String {
     let mut shown = String::with_capacity(source.len());
     for word in source.split_inclusive([' ', '\t', '\r', '\n', '"', '\'', ',']) {
         let secret = secret(word);

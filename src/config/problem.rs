@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use super::render;
 
 /// How many problems are kept. Who has a hundred mistakes mends some and asks again; a hostile file cannot make more.
-pub(super) const MAX_PROBLEMS: usize = 100;
+pub(crate) const MAX_PROBLEMS: usize = 100;
 
 /// One problem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -29,7 +29,7 @@ pub struct Problem {
     pub help: String,
     /// Where it stands in the source, in bytes.
     #[serde(skip)]
-    pub(super) span: Option<(usize, usize)>,
+    pub(crate) span: Option<(usize, usize)>,
 }
 
 fn escaped<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
@@ -38,7 +38,7 @@ fn escaped<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> 
 
 impl Problem {
     /// A problem with the file as a whole.
-    pub(super) fn of_file(file: &Arc<str>, message: impl Into<String>, help: impl Into<String>) -> Self {
+    pub(crate) fn of_file(file: &Arc<str>, message: impl Into<String>, help: impl Into<String>) -> Self {
         Self {
             file: Arc::clone(file),
             line: 0,
@@ -71,15 +71,15 @@ impl fmt::Display for Problem {
 /// Problems of one file, in the order of its lines, with what is needed to show them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Problems {
-    pub(super) list: Vec<Problem>,
-    pub(super) omitted: usize,
+    pub(crate) list: Vec<Problem>,
+    pub(crate) omitted: usize,
     /// The source with passwords masked and control characters replaced, byte for byte as long as the original.
-    pub(super) source: Arc<str>,
+    pub(crate) source: Arc<str>,
 }
 
 impl Problems {
     /// A single problem with a file as a whole.
-    pub(super) fn of_file(file: &Arc<str>, message: impl Into<String>, help: impl Into<String>) -> Self {
+    pub(crate) fn of_file(file: &Arc<str>, message: impl Into<String>, help: impl Into<String>) -> Self {
         Self { list: vec![Problem::of_file(file, message, help)], ..Self::default() }
     }
 
@@ -92,6 +92,13 @@ impl Problems {
     pub fn and_first(mut self, file: &str, message: &str, help: &str) -> Self {
         self.list.insert(0, Problem::of_file(&file.into(), escape(message), escape(help)));
         self
+    }
+
+    /// These and then `after`, which keeps what is needed to show its source.
+    pub(crate) fn followed_by(self, mut after: Self) -> Self {
+        after.list.splice(0..0, self.list);
+        after.omitted += self.omitted;
+        after
     }
 
     /// Whether there is none.
@@ -109,7 +116,7 @@ impl Problems {
         render::fancy(self, severity, colour)
     }
 
-    pub(super) fn push(&mut self, problem: Problem) {
+    pub(crate) fn push(&mut self, problem: Problem) {
         if self.list.len() < MAX_PROBLEMS {
             self.list.push(problem);
         } else {
@@ -117,7 +124,7 @@ impl Problems {
         }
     }
 
-    pub(super) fn omitted_line(&self) -> Option<String> {
+    pub(crate) fn omitted_line(&self) -> Option<String> {
         (self.omitted > 0).then(|| format!("and {} more; mend these first", self.omitted))
     }
 }
@@ -157,7 +164,7 @@ pub enum Severity {
 
 /// Whether a character could change what a reader or a terminal makes of the text around it: control characters, line
 /// separators, marks that reverse the direction of writing and the byte order mark.
-pub(super) fn deceives(c: char) -> bool {
+pub(crate) fn deceives(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }

@@ -11,7 +11,7 @@ const MAX_TEXT: usize = 80;
 
 /// Where something stands in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct At {
+pub(crate) struct At {
     /// Line, from 1; 0 means the file as a whole.
     pub line: u32,
     /// Column in characters, from 1.
@@ -24,12 +24,12 @@ pub(super) struct At {
 
 impl At {
     /// The beginning of the file.
-    pub(super) const START: Self = Self { line: 1, column: 1, start: 0, len: 0 };
+    pub(crate) const START: Self = Self { line: 1, column: 1, start: 0, len: 0 };
 }
 
 /// A value and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Located<T> {
+pub(crate) struct Located<T> {
     /// Where.
     pub at: At,
     /// What.
@@ -38,9 +38,11 @@ pub(super) struct Located<T> {
 
 /// Collects problems.
 #[derive(Debug)]
-pub(super) struct Report<'a> {
+pub(crate) struct Report<'a> {
     file: Arc<str>,
     source: &'a str,
+    /// Words that come with later versions.
+    later: &'static [&'static str],
     shown: Arc<str>,
     errors: Problems,
     warnings: Problems,
@@ -48,31 +50,45 @@ pub(super) struct Report<'a> {
 
 impl<'a> Report<'a> {
     /// An empty report on a file.
-    pub(super) fn new(file: Arc<str>, source: &'a str) -> Self {
+    pub(crate) fn new(file: Arc<str>, source: &'a str) -> Self {
         let shown: Arc<str> = render::showable(source).into();
         let empty = || Problems { source: Arc::clone(&shown), ..Problems::default() };
-        Self { file, source, errors: empty(), warnings: empty(), shown: Arc::clone(&shown) }
+        Self { file, source, later: &[], errors: empty(), warnings: empty(), shown: Arc::clone(&shown) }
+    }
+
+    /// With words that come with later versions. Taking a setting that does nothing would be dishonest.
+    pub(crate) fn with_later(self, later: &'static [&'static str]) -> Self {
+        Self { later, ..self }
+    }
+
+    /// If `word` belongs to a later version, says so and returns true.
+    pub(crate) fn is_later(&mut self, at: At, word: &str) -> bool {
+        let later = self.later.contains(&word);
+        if later {
+            self.error(at, format!("this version does not serve `{word}` yet"), "take it out");
+        }
+        later
     }
 
     /// The source text between two places: how a number or a word was spelt.
-    pub(super) fn spelling(&self, at: At) -> &'a str {
+    pub(crate) fn spelling(&self, at: At) -> &'a str {
         self.source.get(at.start..at.start.saturating_add(at.len)).unwrap_or_default()
     }
 
     /// Takes down something for which the file is refused.
-    pub(super) fn error(&mut self, at: At, message: impl Into<String>, help: impl Into<String>) {
+    pub(crate) fn error(&mut self, at: At, message: impl Into<String>, help: impl Into<String>) {
         let problem = self.problem(at, message.into(), help.into());
         self.errors.push(problem);
     }
 
     /// Takes down something that somebody should know.
-    pub(super) fn warn(&mut self, at: At, message: impl Into<String>, help: impl Into<String>) {
+    pub(crate) fn warn(&mut self, at: At, message: impl Into<String>, help: impl Into<String>) {
         let problem = self.problem(at, message.into(), help.into());
         self.warnings.push(problem);
     }
 
     /// "did you mean" if one of `known` is close to what was written, else a list of them.
-    pub(super) fn did_you_mean<'k>(
+    pub(crate) fn did_you_mean<'k>(
         &self,
         given: &str,
         known: impl Iterator<Item = &'k str> + Clone,
@@ -85,16 +101,30 @@ impl<'a> Report<'a> {
     }
 
     /// How many errors there are so far.
-    pub(super) fn errors(&self) -> usize {
+    pub(crate) fn errors(&self) -> usize {
         self.errors.len()
     }
 
+    /// What was read and the warnings, unless there is an error: then all of them.
+    pub(crate) fn finish_with<T>(mut self, value: Option<T>) -> Result<(T, Problems), Problems> {
+        if value.is_none() && self.errors.is_empty() {
+            // Cannot happen; and if it does, a file that is not understood is not served.
+            self.error(
+                At::START,
+                "this file could not be understood",
+                "report this as a defect of keyholder",
+            );
+        }
+        let (errors, warnings) = self.finish();
+        value.filter(|_| errors.is_empty()).map(|value| (value, warnings)).ok_or(errors)
+    }
+
     /// Errors and warnings, each in the order of the file.
-    pub(super) fn finish(mut self) -> (Problems, Problems) {
+    pub(crate) fn finish(mut self) -> (Problems, Problems) {
         // Stable, so that what was found first about one place stays first.
         self.errors.list.sort_by_key(|problem| (problem.line, problem.column));
         self.warnings.list.sort_by_key(|problem| (problem.line, problem.column));
-        // A good file's warnings are kept with its fleet; its source need not be.
+        // A good file's warnings are kept with what it says; its source need not be.
         if self.warnings.is_empty() {
             self.warnings = Problems::default();
         }

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
 
-/// The supervisor's line to PID 1. Outside systemd it does nothing.
-pub(super) struct Notifier {
+/// A daemon's line to PID 1. Outside systemd it does nothing.
+pub(crate) struct Notifier {
     /// How often the watchdog wants to hear of a completed pass; none if the unit has no `WatchdogSec=`.
     every: Option<Duration>,
     pinged: Instant,
@@ -14,24 +14,24 @@ pub(super) struct Notifier {
 
 impl Notifier {
     /// Reads from the environment what systemd expects.
-    pub(super) fn from_environment() -> Self {
+    pub(crate) fn from_environment() -> Self {
         // A third of the limit: two pings may be late before systemd gives us up.
         let every = sd_notify::watchdog_enabled().map(|limit| limit / 3);
         Self { every, pinged: Instant::now(), status: String::new() }
     }
 
     /// Initialisation is complete.
-    pub(super) fn ready(&self) {
+    pub(crate) fn ready(&self) {
         tell(&[NotifyState::Ready]);
     }
 
     /// A clean stop has begun.
-    pub(super) fn stopping(&self) {
+    pub(crate) fn stopping(&self) {
         tell(&[NotifyState::Stopping]);
     }
 
     /// Shows `status` in `systemctl status`, if it is a new one.
-    pub(super) fn status(&mut self, status: String) {
+    pub(crate) fn status(&mut self, status: String) {
         if status != self.status {
             tell(&[NotifyState::Status(&status)]);
             self.status = status;
@@ -39,7 +39,7 @@ impl Notifier {
     }
 
     /// The loop has just completed a pass. Only it calls this: a ping from a timer would say nothing.
-    pub(super) fn passed(&mut self) {
+    pub(crate) fn passed(&mut self) {
         if let Some(every) = self.every
             && self.pinged.elapsed() >= every / 2
         {
@@ -49,7 +49,7 @@ impl Notifier {
     }
 
     /// How long the loop may sleep before it has to complete another pass.
-    pub(super) fn at_most(&self) -> Duration {
+    pub(crate) fn at_most(&self) -> Duration {
         self.every.unwrap_or(Duration::from_secs(30))
     }
 }

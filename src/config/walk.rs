@@ -6,22 +6,9 @@ use std::collections::BTreeSet;
 use super::report::{At, Located, Report};
 use super::yaml::{Kind, Value};
 
-/// Settings and verbs of the design that come with later versions. Taking a setting that does nothing would be
-/// dishonest.
-const LATER: [&str; 8] = ["stuck", "delivery_gap", "power", "sentinel", "nudge", "repipe", "drill", "prove"];
-
-/// If `word` belongs to a later version, says so and returns true.
-pub(super) fn is_later(report: &mut Report<'_>, at: At, word: &str) -> bool {
-    let later = LATER.contains(&word);
-    if later {
-        report.error(at, format!("this version does not serve `{word}` yet"), "take it out");
-    }
-    later
-}
-
 /// The settings of one map, each at most once and none unknown.
 #[derive(Debug)]
-pub(super) struct Fields<'t> {
+pub(crate) struct Fields<'t> {
     owner: At,
     what: String,
     entries: Vec<&'t (Located<String>, Value)>,
@@ -29,7 +16,7 @@ pub(super) struct Fields<'t> {
 
 impl<'t> Fields<'t> {
     /// Takes a map apart. `what` is what it describes, for messages; `owner` is where that stands.
-    pub(super) fn of(
+    pub(crate) fn of(
         report: &mut Report<'_>,
         owner: At,
         what: impl Into<String>,
@@ -43,7 +30,7 @@ impl<'t> Fields<'t> {
         for (key, _) in unknown {
             if key.value == "<<" {
                 report.error(key.at, "merge keys are not allowed", "write the settings out");
-            } else if !is_later(report, key.at, &key.value) {
+            } else if !report.is_later(key.at, &key.value) {
                 let help = report.did_you_mean(&key.value, known.iter().copied());
                 report.error(key.at, format!("{what} has no such setting"), help);
             }
@@ -52,22 +39,31 @@ impl<'t> Fields<'t> {
     }
 
     /// The value of an optional setting.
-    pub(super) fn get(&self, name: &str) -> Option<&'t Value> {
+    pub(crate) fn get(&self, name: &str) -> Option<&'t Value> {
         self.entry(name).map(|(_, value)| value)
     }
 
     /// Where a setting's key stands.
-    pub(super) fn key(&self, name: &str) -> Option<At> {
+    pub(crate) fn key(&self, name: &str) -> Option<At> {
         self.entry(name).map(|(key, _)| key.at)
     }
 
     /// The value of a setting that must be there.
-    pub(super) fn need(&self, report: &mut Report<'_>, name: &str, help: &str) -> Option<&'t Value> {
+    pub(crate) fn need(&self, report: &mut Report<'_>, name: &str, help: &str) -> Option<&'t Value> {
         let value = self.get(name);
         if value.is_none() {
             report.error(self.owner, format!("{} has no `{name}`", self.what), help);
         }
         value
+    }
+
+    /// The version, which must be there and be 1.
+    pub(crate) fn version(&self, report: &mut Report<'_>) {
+        if let Some(version) = self.need(report, "version", "expected `version: 1` as the first line")
+            && !(matches!(version.kind, Kind::Number) && report.spelling(version.at) == "1")
+        {
+            report.error(version.at, "this version of the file is not known here", "expected 1");
+        }
     }
 
     fn entry(&self, name: &str) -> Option<&'t (Located<String>, Value)> {
@@ -76,7 +72,7 @@ impl<'t> Fields<'t> {
 }
 
 /// The entries of a map, duplicates reported and left out.
-pub(super) fn entries<'t>(
+pub(crate) fn entries<'t>(
     report: &mut Report<'_>,
     owner: At,
     what: &str,
@@ -106,7 +102,7 @@ pub(super) fn entries<'t>(
 }
 
 /// The items of a list; an empty one is a mistake, because leaving it out says the same.
-pub(super) fn items<'t>(
+pub(crate) fn items<'t>(
     report: &mut Report<'_>,
     key: At,
     value: &'t Value,
@@ -127,7 +123,7 @@ pub(super) fn items<'t>(
 }
 
 /// A word: text, or a number or boolean as it was spelt (a node may well be called 7).
-pub(super) fn word(report: &mut Report<'_>, value: &Value, expected: &str) -> Option<Located<String>> {
+pub(crate) fn word(report: &mut Report<'_>, value: &Value, expected: &str) -> Option<Located<String>> {
     let text = match &value.kind {
         Kind::Text(text) => Some(text.clone()),
         Kind::Bool(_) | Kind::Number => Some(report.spelling(value.at).to_owned()),
@@ -146,7 +142,7 @@ pub(super) fn word(report: &mut Report<'_>, value: &Value, expected: &str) -> Op
 }
 
 /// Words that must differ, parsed one by one; what does not parse is reported by `parse` and left out.
-pub(super) fn distinct<T: Ord>(
+pub(crate) fn distinct<T: Ord>(
     report: &mut Report<'_>,
     items: &[Value],
     expected: &str,

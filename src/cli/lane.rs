@@ -1,0 +1,171 @@
+//! `keyholder lane`: what the two lane units run.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use clap::ValueEnum;
+
+use crate::catalog::{Catalog, Mode};
+use crate::fleet;
+use crate::lane::{Rules, Setup, TaskKey, TaskKeys, work};
+use crate::queue::{How, QueueName};
+use crate::vocabulary::NodeName;
+
+/// Another queue than the node's own, as it always was.
+const QUEUE_VARIABLE: &str = "MAINT_QUEUE";
+/// `read`: refuse what changes something, as it always was.
+const MODE_VARIABLE: &str = "MAINT_MODE_ONLY";
+/// Another address of Redis than the fleet file's, with the lane's own user and password; a file that only root reads hands
+/// it to the unit.
+const REDIS_VARIABLE: &str = "KEYHOLDER_REDIS";
+
+/// Takes tasks from this node's queue and runs what its catalog allows; systemd starts one for each mode
+#[derive(Debug, clap::Args)]
+pub struct LaneArgs {
+    /// What the lane may do [default: MAINT_MODE_ONLY, else write]
+    #[arg(long, value_enum)]
+    pub mode: Option<ModeArg>,
+    /// How many tasks a read lane runs at a time
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub slots: u8,
+    /// The fleet file
+    #[arg(long, value_name = "FILE", default_value = "/etc/keyholder/fleet.yaml")]
+    pub fleet: PathBuf,
+    /// This node's catalog [default: /etc/keyholder/catalog_NODE.yaml]
+    #[arg(long, value_name = "FILE")]
+    pub catalog: Option<PathBuf>,
+    /// Where the lane's ledger is kept [default: STATE_DIRECTORY, which systemd sets]
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+    /// What the fleet file calls this node [default: NODE_NAME, /etc/keyholder/node, the short host name]
+    #[arg(long, value_name = "NAME")]
+    pub node: Option<String>,
+    /// How tasks are taken; brpop is as lanes did before and loses what is taken when the lane dies at that moment
+    #[arg(long, value_enum, default_value_t = ClaimArg::Blmove)]
+    pub claim: ClaimArg,
+    /// A key that may sign tasks; can be given several times
+    #[arg(long = "signer", value_name = "NAME=ed25519:HEX", value_parser = signer)]
+    pub signers: Vec<(String, TaskKey)>,
+    /// Let the write lane take tasks that nobody has signed: whoever reaches Redis may then order what is in the catalog
+    #[arg(long)]
+    pub insecure_unsigned_write: bool,
+}
+
+/// Which lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ModeArg {
+    /// One task at a time, all actions of the catalog
+    Write,
+    /// Several tasks at a time, only actions that change nothing
+    Read,
+}
+
+/// How tasks are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ClaimArg {
+    /// Without loss
+    Blmove,
+    /// As before
+    Brpop,
+}
+
+fn signer(text: &str) -> Result<(String, TaskKey), String> {
+    let (name, key) = text.split_once('=').ok_or("expected NAME=ed25519:HEX")?;
+    Ok((name.to_owned(), key.parse().map_err(|error: crate::lane::TaskKeyError| error.to_string())?))
+}
+
+/// Runs until SIGTERM or SIGINT, and then until the running tasks are finished.
+///
+/// # Errors
+/// It cannot start; the text says what is missing.
+pub fn run(args: LaneArgs) -> anyhow::Result<ExitCode> {
+    let node = fleet::whoami(args.node.as_deref())?;
+    let lane = mode(args.mode, variable(MODE_VARIABLE)?.as_deref())?;
+    let queue = match variable(QUEUE_VARIABLE)? {
+        Some(name) => name.parse()?,
+        None => default_queue(lane, &node),
+    };
+    let redis = match variable(REDIS_VARIABLE)? {
+        Some(url) => url,
+        None => redis_of(&args.fleet)?,
+    };
+    let path = args.catalog.unwrap_or_else(|| format!("/etc/keyholder/catalog_{node}.yaml").into());
+    let catalog = Catalog::load(&path).context("the catalog is not valid")?.catalog;
+    if catalog.node != node {
+        bail!("{} is the catalog of {}, and this node is {node}", path.display(), catalog.node);
+    }
+    let Some(state_dir) = args.state_dir.or(variable("STATE_DIRECTORY")?.map(PathBuf::from)) else {
+        bail!("nobody says where the ledger is kept: give --state-dir, or set StateDirectory= in the unit");
+    };
+    let keys: TaskKeys = args.signers.into_iter().collect();
+    let signed_only = lane == Mode::Write && !args.insecure_unsigned_write;
+    if signed_only && keys.is_empty() {
+        bail!(
+            "the write lane takes only signed tasks and knows no key: give --signer, or --insecure-unsigned-write if \
+             everybody who reaches Redis may give orders"
+        );
+    }
+    let how = match args.claim {
+        ClaimArg::Blmove => How::Blmove,
+        ClaimArg::Brpop => How::Brpop,
+    };
+    let rules = Rules { catalog, lane, keys, signed_only };
+    work(Setup { rules, queue, redis, how, slots: args.slots.into(), state_dir })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A variable of the environment; an empty one counts as none.
+fn variable(name: &str) -> anyhow::Result<Option<String>> {
+    match env::var(name) {
+        Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),
+        Err(env::VarError::NotPresent) => Ok(None),
+        Err(env::VarError::NotUnicode(_)) => bail!("{name} is not text"),
+    }
+}
+
+fn mode(asked: Option<ModeArg>, only: Option<&str>) -> anyhow::Result<Mode> {
+    match (asked, only) {
+        (Some(ModeArg::Read), None | Some("read")) | (None, Some("read")) => Ok(Mode::Read),
+        (Some(ModeArg::Write) | None, None) => Ok(Mode::Write),
+        (Some(ModeArg::Write), Some("read")) => {
+            bail!("--mode write and {MODE_VARIABLE}=read contradict each other; take one away")
+        }
+        (_, Some(other)) => bail!("{MODE_VARIABLE} can only be read, or empty, not {other:?}"),
+    }
+}
+
+fn default_queue(lane: Mode, node: &NodeName) -> QueueName {
+    match lane {
+        Mode::Write => QueueName::write(node),
+        Mode::Read => QueueName::read(node),
+    }
+}
+
+fn redis_of(path: &Path) -> anyhow::Result<String> {
+    let loaded = fleet::Fleet::load(path).context("the fleet file is not valid")?;
+    loaded.fleet.redis.with_context(|| {
+        format!(
+            "{} names no redis, and without it there is no queue; add it, or set {REDIS_VARIABLE}",
+            path.display()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_old_variable_narrows_and_never_widens() {
+        assert_eq!(mode(None, None).unwrap(), Mode::Write);
+        assert_eq!(mode(None, Some("read")).unwrap(), Mode::Read);
+        assert_eq!(mode(Some(ModeArg::Read), None).unwrap(), Mode::Read);
+        assert_eq!(mode(Some(ModeArg::Read), Some("read")).unwrap(), Mode::Read);
+        assert!(mode(Some(ModeArg::Write), Some("read")).is_err());
+        for bad in ["write", "READ", "1"] {
+            assert!(mode(None, Some(bad)).is_err() && mode(Some(ModeArg::Read), Some(bad)).is_err(), "{bad}");
+        }
+    }
+}

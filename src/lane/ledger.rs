@@ -1,0 +1,377 @@
+//! What this lane has begun and finished: its own book, because Redis may forget what it has acknowledged (a failover,
+//! a disk, FLUSHALL), and a task that changes something must never run twice.
+//!
+//! One SQLite file. Every change is one transaction, so a SIGKILL leaves the one before or the one after. What must also
+//! survive a power cut is written through to the disk (`durable`), the rest with the next checkpoint.
+
+use std::cell::Cell;
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ring::rand::{SecureRandom, SystemRandom};
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+/// How many tasks are remembered. A task that was issued before the newest forgotten one is refused as expired, so that
+/// forgetting never makes a replay possible; with less than a task a second that is more than a day.
+const REMEMBERED: u32 = 100_000;
+/// How many refused tasks are remembered, so that a flood of them does not push out what was run.
+const REMEMBERED_REFUSED: u32 = 10_000;
+/// How many results are kept in full, to be published again if Redis has lost them. At most some 400 KB each (control characters take six bytes in JSON).
+const FULL: u32 = 50;
+/// How many changes there are between two looks at the bounds above.
+const TRIM_EVERY: u32 = 200;
+
+const PRAGMAS: &str = "
+    PRAGMA journal_mode = WAL;
+    PRAGMA synchronous = NORMAL;
+    PRAGMA mmap_size = 0;
+    PRAGMA cache_size = -256;
+    PRAGMA wal_autocheckpoint = 256;
+    PRAGMA journal_size_limit = 1048576;
+";
+
+const CREATE: &str = "
+    BEGIN IMMEDIATE;
+    CREATE TABLE lane (id TEXT NOT NULL, forgotten_ms INTEGER NOT NULL) STRICT;
+    CREATE TABLE task (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT, hash TEXT NOT NULL UNIQUE, id TEXT NOT NULL, action TEXT NOT NULL,
+        issued_ms INTEGER NOT NULL, begun_ms INTEGER, again INTEGER NOT NULL, attempts INTEGER NOT NULL,
+        result TEXT, published INTEGER NOT NULL
+    ) STRICT;
+    CREATE INDEX task_id ON task (id);
+    CREATE INDEX task_rate ON task (action, begun_ms);
+    CREATE INDEX task_open ON task (seq) WHERE NOT published;
+    PRAGMA user_version = 1;
+    COMMIT;
+";
+
+/// The ledger cannot be used. Without it the lane takes no task.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// The directory or the file cannot be made.
+    #[error("{} cannot be made or opened; does it belong to the lane's user?", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// SQLite failed.
+    #[error("the lane's ledger {} cannot be used; is the disk full, or the file damaged?", path.display())]
+    Sqlite {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: rusqlite::Error,
+    },
+    /// A newer version wrote it.
+    #[error("the lane's ledger {} was written by a newer keyholder ({found})", path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+    },
+    /// No name could be given to a new ledger.
+    #[error("the kernel's random source does not answer")]
+    Random,
+}
+
+/// What the ledger knows of a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Known {
+    /// Nothing: it was never begun here.
+    Never,
+    /// It was begun and never finished.
+    Begun(Begun),
+    /// It was answered.
+    Finished {
+        /// Its id.
+        id: String,
+        /// The result as it was published; none if it is too long ago.
+        result: Option<String>,
+    },
+}
+
+/// A task at the moment it is begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Begun {
+    /// Its id.
+    pub(super) id: String,
+    /// Its action.
+    pub(super) action: String,
+    /// When it was issued, ms since 1970.
+    pub(super) issued_ms: i64,
+    /// Whether it may be run again after a lane died in it.
+    pub(super) again: bool,
+    /// How often it was begun, this time included.
+    pub(super) attempts: u32,
+}
+
+/// The open ledger.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    conn: Connection,
+    path: PathBuf,
+    id: String,
+    /// Whether commits wait for the disk at present.
+    full: Cell<bool>,
+    changes: Cell<u32>,
+}
+
+impl Ledger {
+    /// Opens the file `ledger.db` in `dir`, making either if it is not there.
+    ///
+    /// # Errors
+    /// [`LedgerError`]. A damaged file is not replaced: it would forget what must not run twice.
+    pub(super) fn open(dir: &Path) -> Result<Self, LedgerError> {
+        let path = dir.join("ledger.db");
+        let file = |source| LedgerError::File { path: path.clone(), source };
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(file)?;
+        fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .map_err(file)?;
+        let wrong = |source| LedgerError::Sqlite { path: path.clone(), source };
+        let conn = Connection::open(&path).map_err(wrong)?;
+        conn.busy_timeout(Duration::from_secs(1)).map_err(wrong)?;
+        // The log's index on the heap instead of in a mapping, where a failing disk is a SIGBUS.
+        conn.execute_batch("PRAGMA locking_mode = EXCLUSIVE").map_err(wrong)?;
+        let found: i64 = conn.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(wrong)?;
+        if found > 1 {
+            return Err(LedgerError::Newer { path, found });
+        }
+        conn.execute_batch(PRAGMAS).map_err(wrong)?;
+        if found == 0 {
+            conn.execute_batch(CREATE).map_err(wrong)?;
+        }
+        let id: Option<String> =
+            conn.query_row("SELECT id FROM lane", [], |row| row.get(0)).optional().map_err(wrong)?;
+        let id = match id {
+            Some(id) => id,
+            None => {
+                let mut bytes = [0; 16];
+                SystemRandom::new().fill(&mut bytes).map_err(|_| LedgerError::Random)?;
+                let id = crate::vocabulary::InvocationId::from_bytes(bytes).to_string();
+                conn.execute("INSERT INTO lane (id, forgotten_ms) VALUES (?1, ?2)", params![id, i64::MIN])
+                    .map_err(wrong)?;
+                id
+            }
+        };
+        Ok(Self { conn, path, id, full: Cell::new(false), changes: Cell::new(0) })
+    }
+
+    /// A random name that this ledger was given once.
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn wrong(&self, source: rusqlite::Error) -> LedgerError {
+        LedgerError::Sqlite { path: self.path.clone(), source }
+    }
+
+    fn durable(&self, yes: bool) -> rusqlite::Result<()> {
+        if self.full.replace(yes) != yes {
+            self.conn.execute_batch(if yes {
+                "PRAGMA synchronous = FULL"
+            } else {
+                "PRAGMA synchronous = NORMAL"
+            })?;
+        }
+        Ok(())
+    }
+
+    /// What is known of the task with these bytes (their SHA-256 in hex).
+    ///
+    /// # Errors
+    /// As all here: [`LedgerError::Sqlite`].
+    pub(super) fn known(&self, hash: &str) -> Result<Known, LedgerError> {
+        let look = || {
+            self.conn
+                .prepare_cached(
+                    "SELECT id, action, issued_ms, again, attempts, result, published FROM task WHERE hash = ?1",
+                )?
+                .query_row([hash], |row| {
+                    let (result, published): (Option<String>, bool) = (row.get(5)?, row.get(6)?);
+                    Ok(if result.is_some() || published {
+                        Known::Finished { id: row.get(0)?, result }
+                    } else {
+                        Known::Begun(Begun {
+                            id: row.get(0)?,
+                            action: row.get(1)?,
+                            issued_ms: row.get(2)?,
+                            again: row.get(3)?,
+                            attempts: row.get(4)?,
+                        })
+                    })
+                })
+                .optional()
+        };
+        Ok(look().map_err(|error| self.wrong(error))?.unwrap_or(Known::Never))
+    }
+
+    /// Whether a task with other bytes had this id.
+    ///
+    /// # Errors
+    /// As [`known`](Self::known).
+    pub(super) fn used_by_another(&self, id: &str, hash: &str) -> Result<bool, LedgerError> {
+        self.conn
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM task WHERE id = ?1 AND hash <> ?2)")
+            .and_then(|mut query| query.query_row([id, hash], |row| row.get(0)))
+            .map_err(|error| self.wrong(error))
+    }
+
+    /// How many other tasks of this action were begun after `since_ms`. One whose time is in the future counts: the clock was
+    /// put back, and that must not give an action away.
+    ///
+    /// # Errors
+    /// As [`known`](Self::known).
+    pub(super) fn begun_since(&self, action: &str, hash: &str, since_ms: i64) -> Result<u32, LedgerError> {
+        self.conn
+            .prepare_cached("SELECT count(*) FROM task WHERE action = ?1 AND begun_ms > ?2 AND hash <> ?3")
+            .and_then(|mut query| query.query_row(params![action, since_ms, hash], |row| row.get(0)))
+            .map_err(|error| self.wrong(error))
+    }
+
+    /// Up to which moment of issue (ms since 1970) tasks may have been forgotten.
+    ///
+    /// # Errors
+    /// As [`known`](Self::known).
+    pub(super) fn forgotten_ms(&self) -> Result<i64, LedgerError> {
+        self.conn
+            .query_row("SELECT forgotten_ms FROM lane", [], |row| row.get(0))
+            .map_err(|error| self.wrong(error))
+    }
+
+    /// Takes down that a task is about to be run. Durable before it returns if it must not be run again.
+    ///
+    /// # Errors
+    /// As [`known`](Self::known): then it must not be run.
+    pub(super) fn begin(&self, hash: &str, task: &Begun, now_ms: i64) -> Result<(), LedgerError> {
+        let write = || {
+            self.durable(!task.again)?;
+            self.conn
+                .prepare_cached(
+                    "INSERT INTO task (hash, id, action, issued_ms, begun_ms, again, attempts, result, published)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, NULL, 0)
+                     ON CONFLICT (hash) DO UPDATE SET attempts = ?7",
+                )?
+                .execute(params![
+                    hash,
+                    task.id,
+                    task.action,
+                    task.issued_ms,
+                    now_ms,
+                    task.again,
+                    task.attempts
+                ])
+        };
+        write().map(drop).map_err(|error| self.wrong(error))
+    }
+
+    /// Takes back that a task was begun: it was not run after all.
+    ///
+    /// # Errors
+    /// As [`known`](Self::known); then the task counts as begun.
+    pub(super) fn not_begun(&self, hash: &str) -> Result<(), LedgerError> {
+        self.conn
+            .execute("DELETE FROM task WHERE hash = ?1 AND result IS NULL AND NOT published", [hash])
+            .map(drop)
+            .map_err(|error| self.wrong(error))
+    }
+
+    /// Takes a task's result down, to be published; whether it was begun or refused. The first result stays.
+    ///
+    /// # Errors
+    /// As [`known`](Self::known).
+    pub(super) fn finish(&self, hash: &str, task: &Begun, result: &str) -> Result<(), LedgerError> {
+        let write = || {
+            self.durable(!task.again)?;
+            self.conn
+                .prepare_cached(
+                    "INSERT INTO task (hash, id, action, issued_ms, begun_ms, again, attempts, result, published)
+                     VALUES (?1, ?2, ?3, ?4, NULL, ?5, ?6, ?7, 0)
+                     ON CONFLICT (hash) DO UPDATE SET result = ?7 WHERE result IS NULL AND NOT published",
+                )?
+                .execute(params![
+                    hash,
+                    task.id,
+                    task.action,
+                    task.issued_ms,
+                    task.again,
+                    task.attempts,
+                    result
+                ])
+        };
+        write().map(drop).map_err(|error| self.wrong(error))
+    }
+
+    /// The task's result is in Redis.
+    ///
+    /// # Errors
+    /// As [`known`](Self::known); then it is published again some time, which is harmless.
+    pub(super) fn published(&self, hash: &str) -> Result<(), LedgerError> {
+        let write = || {
+            self.durable(false)?;
+            self.conn.prepare_cached("UPDATE task SET published = 1 WHERE hash = ?1")?.execute([hash])?;
+            self.changes.set(self.changes.get() + 1);
+            if self.changes.get() >= TRIM_EVERY {
+                self.changes.set(0);
+                self.trim(REMEMBERED, REMEMBERED_REFUSED)?;
+            }
+            Ok(())
+        };
+        write().map_err(|error| self.wrong(error))
+    }
+
+    /// Results that may not be in Redis yet, oldest first: hash, id and result. At most 100; ask again after publishing.
+    ///
+    /// # Errors
+    /// As [`known`](Self::known).
+    pub(super) fn unpublished(&self) -> Result<Vec<(String, String, String)>, LedgerError> {
+        let look = || {
+            self.conn
+                .prepare_cached(
+                    "SELECT hash, id, result FROM task WHERE NOT published AND result IS NOT NULL ORDER BY seq LIMIT 100",
+                )?
+                .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+                .collect::<rusqlite::Result<Vec<_>>>()
+        };
+        look().map_err(|error| self.wrong(error))
+    }
+
+    /// Keeps the file small. What is open is never forgotten.
+    fn trim(&self, run: u32, refused: u32) -> rusqlite::Result<()> {
+        let all = self.conn.unchecked_transaction()?;
+        self.conn.execute(
+            "UPDATE task SET result = NULL WHERE published AND result IS NOT NULL AND seq NOT IN
+             (SELECT seq FROM task WHERE published ORDER BY seq DESC LIMIT ?1)",
+            [FULL],
+        )?;
+        self.conn.execute(
+            "DELETE FROM task WHERE published AND begun_ms IS NULL AND seq NOT IN
+             (SELECT seq FROM task WHERE begun_ms IS NULL ORDER BY seq DESC LIMIT ?1)",
+            [refused],
+        )?;
+        let surplus = "published AND begun_ms IS NOT NULL AND seq NOT IN
+             (SELECT seq FROM task WHERE begun_ms IS NOT NULL ORDER BY seq DESC LIMIT ?1)";
+        // Only what must not run again may not be replayed.
+        self.conn.execute(
+            &format!(
+                "UPDATE lane SET forgotten_ms = max(forgotten_ms, coalesce(
+                 (SELECT max(issued_ms) FROM task WHERE NOT again AND {surplus}), forgotten_ms))"
+            ),
+            [run],
+        )?;
+        self.conn.execute(&format!("DELETE FROM task WHERE {surplus}"), [run])?;
+        all.commit()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+use super::*;
+
+fn task(id: &str, again: bool) -> Begun {
+    Begun { id: id.to_owned(), action: "a".to_owned(), issued_ms: 1000, again, attempts: 1 }
+}
+
+#[test]
+fn it_knows_what_was_begun_and_what_was_finished_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let id = {
+        let ledger = Ledger::open(dir.path()).unwrap();
+        assert_eq!(ledger.known("h1").unwrap(), Known::Never);
+        ledger.begin("h1", &task("1", false), 5).unwrap();
+        ledger.begin("h2", &task("2", true), 5).unwrap();
+        ledger.finish("h2", &task("2", true), "{}").unwrap();
+        ledger.finish("h3", &task("3", true), "refused").unwrap();
+        ledger.published("h3").unwrap();
+        ledger.begin("h4", &task("4", false), 5).unwrap();
+        ledger.not_begun("h4").unwrap();
+        ledger.id().to_owned()
+    };
+    let ledger = Ledger::open(dir.path()).unwrap();
+    assert_eq!(ledger.id(), id);
+    assert_eq!(ledger.known("h1").unwrap(), Known::Begun(task("1", false)));
+    assert_eq!(
+        ledger.known("h2").unwrap(),
+        Known::Finished { id: "2".to_owned(), result: Some("{}".to_owned()) }
+    );
+    assert_eq!(ledger.unpublished().unwrap(), [("h2".to_owned(), "2".to_owned(), "{}".to_owned())]);
+    assert_eq!(ledger.known("h4").unwrap(), Known::Never);
+    assert!(ledger.used_by_another("1", "other").unwrap());
+    assert!(!ledger.used_by_another("1", "h1").unwrap());
+}
+
+#[test]
+fn the_first_result_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let ledger = Ledger::open(dir.path()).unwrap();
+    ledger.begin("h", &task("1", false), 5).unwrap();
+    ledger.finish("h", &task("1", false), "first").unwrap();
+    ledger.finish("h", &task("1", false), "second").unwrap();
+    ledger.not_begun("h").unwrap();
+    assert!(matches!(ledger.known("h").unwrap(), Known::Finished { result: Some(r), .. } if r == "first"));
+}
+
+#[test]
+fn runs_are_counted_and_refusals_are_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let ledger = Ledger::open(dir.path()).unwrap();
+    for n in 0..3 {
+        ledger.begin(&format!("h{n}"), &task(&n.to_string(), true), 100 * n).unwrap();
+    }
+    ledger.finish("r", &task("r", true), "refused").unwrap();
+    assert_eq!(ledger.begun_since("a", "h", 0).unwrap(), 2);
+    assert_eq!(ledger.begun_since("a", "h", -1).unwrap(), 3);
+    assert_eq!(ledger.begun_since("b", "h", -1).unwrap(), 0);
+    // A second attempt is no second run.
+    ledger.begin("h0", &Begun { attempts: 2, ..task("0", true) }, 900).unwrap();
+    assert_eq!(ledger.begun_since("a", "h", -1).unwrap(), 3);
+}
+
+#[test]
+fn what_is_forgotten_cannot_be_replayed_and_what_is_open_is_not_forgotten() {
+    let dir = tempfile::tempdir().unwrap();
+    let ledger = Ledger::open(dir.path()).unwrap();
+    assert_eq!(ledger.forgotten_ms().unwrap(), i64::MIN);
+    for n in 0..20 {
+        let hash = format!("h{n}");
+        let task = Begun { issued_ms: n, ..task(&n.to_string(), n % 2 == 0) };
+        ledger.begin(&hash, &task, n).unwrap();
+        if n != 3 {
+            ledger.finish(&hash, &task, "{}").unwrap();
+            ledger.published(&hash).unwrap();
+        }
+    }
+    for n in 0..20 {
+        ledger.finish(&format!("r{n}"), &task("r", true), "refused").unwrap();
+        ledger.published(&format!("r{n}")).unwrap();
+    }
+    ledger.trim(10, 5).unwrap();
+    assert_eq!(ledger.forgotten_ms().unwrap(), 9);
+    assert_eq!(ledger.known("h8").unwrap(), Known::Never);
+    assert!(matches!(ledger.known("h3").unwrap(), Known::Begun(_)));
+    assert!(matches!(ledger.known("h10").unwrap(), Known::Finished { .. }));
+    assert_eq!(ledger.known("r14").unwrap(), Known::Never);
+    assert!(matches!(ledger.known("r15").unwrap(), Known::Finished { .. }));
+}
+
+#[test]
+fn a_foreign_or_newer_file_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("ledger.db"), "not a database at all, and long enough".repeat(50))
+        .unwrap();
+    assert!(matches!(Ledger::open(dir.path()), Err(LedgerError::Sqlite { .. })));
+    let dir = tempfile::tempdir().unwrap();
+    drop(Ledger::open(dir.path()).unwrap());
+    Connection::open(dir.path().join("ledger.db")).unwrap().pragma_update(None, "user_version", 9).unwrap();
+    assert!(matches!(Ledger::open(dir.path()), Err(LedgerError::Newer { found: 9, .. })));
+}

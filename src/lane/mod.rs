@@ -1,0 +1,31 @@
+//! The executor: takes tasks from one queue, runs what this node's catalog allows, and answers each exactly once.
+//!
+//! `pipe` connects and claims, `admit` decides (purely), `ledger` remembers, `run` runs, `recover` puts in order what was
+//! left after any death of anything. One thread; the write lane runs one task at a time, the read lane several.
+
+mod admit;
+mod guard;
+mod ledger;
+mod output;
+mod pipe;
+mod recover;
+mod refusal;
+mod result;
+mod run;
+mod says;
+mod serve;
+mod shared;
+mod sign;
+mod task;
+mod worker;
+
+pub use admit::{Admitted, MAX_AGE, MAX_AHEAD, Past, Refused, Rules, admit};
+pub use guard::GuardError;
+pub use ledger::LedgerError;
+pub use recover::Mark;
+pub use refusal::{Refusal, RefusalCode};
+pub use result::{Output, Ran, Status, TaskResult, Text};
+pub use says::{EXECUTED, TRANSITION};
+pub use sign::{Context, TaskKey, TaskKeyError, TaskKeys, seal};
+pub use task::{Envelope, MAX_TASK, Task};
+pub use worker::{LaneError, Setup, work};

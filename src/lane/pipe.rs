@@ -1,0 +1,137 @@
+//! Where tasks come from: connecting, becoming the owner, putting in order what was left, and claiming one after the other.
+
+use std::rc::Rc;
+
+use super::recover::recover;
+use super::serve::serve;
+use super::shared::{InHand, Shared, Trouble, hash_of};
+use crate::queue::{Claimer, Piece, QueueError};
+
+/// How long a full server is left alone when it had nothing to claim.
+const FULL: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Runs until the lane leaves.
+pub(super) async fn pipe(shared: Rc<Shared>) {
+    while !shared.leaving.get() || !shared.in_hand.borrow().is_empty() {
+        shared.rebuild.set(false);
+        let ended = session(&shared).await;
+        shared.desk.borrow_mut().take();
+        shared.passed();
+        if let Err(trouble) = ended {
+            shared.enter(state_of(&trouble), true, format!("taking no tasks: {trouble}"));
+            let wait = shared.backoff.borrow_mut().wait();
+            shared.wait(wait).await;
+        }
+    }
+    shared.changed.notify_one();
+}
+
+/// From connecting to the first failure, or to the wish for another connection.
+async fn session(shared: &Rc<Shared>) -> Result<(), Trouble> {
+    shared.trouble.borrow_mut().take();
+    let (desk, mut claimer) = shared.server.connect(shared.how).await?;
+    shared.passed();
+    if let Some(place) = desk.own(&shared.owner).await? {
+        return Err(Trouble::Owned { queue: shared.queue.clone(), place });
+    }
+    // Before anything is put in order: what a ghost takes meanwhile would be overlooked.
+    let ghosts = desk.kill_ghosts().await?;
+    recover(shared, &desk).await?;
+    *shared.desk.borrow_mut() = Some(desk);
+    let and = if ghosts > 0 {
+        format!(", after ending {ghosts} dead connections of its own")
+    } else {
+        String::new()
+    };
+    let at = shared.server.shown();
+    shared.enter("serving", false, format!("serving {} at {at}{and}", shared.queue));
+    if !shared.ready.replace(true) {
+        shared.notifier.borrow().ready();
+    }
+    shared.show();
+    serve_all(shared, &mut claimer).await
+}
+
+async fn serve_all(shared: &Rc<Shared>, claimer: &mut Claimer) -> Result<(), Trouble> {
+    loop {
+        shared.passed();
+        if let Some(trouble) = shared.trouble.borrow_mut().take() {
+            return Err(trouble);
+        }
+        if shared.leaving.get() {
+            // Running tasks still need the connection to be answered.
+            if shared.in_hand.borrow().is_empty() {
+                if let Some(desk) = shared.desk() {
+                    desk.disown(&shared.owner).await?;
+                }
+                return Ok(());
+            }
+            shared.poke.notified().await;
+            continue;
+        }
+        if shared.rebuild.get() {
+            return Ok(());
+        }
+        // A slot first: what is claimed is begun at once.
+        let permit = tokio::select! {
+            permit = shared.slots.clone().acquire_owned() => permit,
+            () = shared.poke.notified() => continue,
+        };
+        // No more slots are given when the lane leaves.
+        let Ok(permit) = permit else { continue };
+        let Some(raw) = claim(shared, claimer).await? else {
+            shared.backoff.borrow_mut().reset();
+            continue;
+        };
+        let hash = hash_of(&raw);
+        if shared.leaving.get() || shared.rebuild.get() {
+            if let Some(desk) = shared.desk() {
+                desk.put_back(Piece { raw: &raw, hash: &hash }).await?;
+            }
+            continue;
+        }
+        // The same bytes once more while they are being worked on: one answer serves both.
+        if shared.runs(&hash) {
+            continue;
+        }
+        shared.in_hand.borrow_mut().insert(hash.clone(), InHand { what: "a new task".to_owned() });
+        tokio::task::spawn_local(serve(shared.clone(), raw, hash, permit));
+    }
+}
+
+async fn claim(shared: &Rc<Shared>, claimer: &mut Claimer) -> Result<Option<Vec<u8>>, Trouble> {
+    match claimer.claim().await {
+        Err(full @ QueueError::Full { .. }) => {
+            shared.enter("full", true, format!("working off {}, but {full}", shared.queue));
+            let claimed = claimer.claim_when_full().await?;
+            if claimed.is_none() {
+                shared.wait(FULL).await;
+            }
+            Ok(claimed)
+        }
+        Ok(claimed) => {
+            if !shared.leaving.get() {
+                shared.enter("serving", false, format!("serving {} again", shared.queue));
+            }
+            Ok(claimed)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// States that are told apart: each is said once when it is entered.
+fn state_of(trouble: &Trouble) -> &'static str {
+    match trouble {
+        Trouble::Queue(QueueError::Late { .. } | QueueError::Unreachable { .. } | QueueError::Url { .. }) => {
+            "away"
+        }
+        Trouble::Queue(QueueError::Denied { .. }) => "denied",
+        Trouble::Queue(QueueError::Full { .. }) => "full",
+        Trouble::Queue(QueueError::ReadOnly { .. }) => "read-only",
+        Trouble::Queue(QueueError::Loading { .. }) => "loading",
+        Trouble::Ledger(_) => "ledger",
+        Trouble::Owned { .. } => "owned",
+        Trouble::Lost => "lost",
+        Trouble::File { .. } => "file",
+    }
+}

@@ -1,0 +1,207 @@
+//! After every connecting: what Redis calls in flight, against what the lane's own ledger knows.
+
+use std::rc::Rc;
+
+use serde::{Deserialize, Serialize};
+
+use super::ledger::{Begun, Known};
+use super::result::{Status, TaskResult};
+use super::shared::{Shared, Trouble, hash_of};
+use crate::queue::{Desk, Piece};
+
+/// How often a task that may be run again is begun before it is given up.
+pub(super) const ATTEMPTS: u32 = 3;
+
+/// What is written into Redis when a task is begun: for people, and for a lane on another host that takes over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// The lane's id.
+    pub owner: String,
+    /// Where it ran.
+    pub place: String,
+    /// The task's id.
+    pub id: String,
+    /// Its action.
+    pub action: String,
+    /// When it was issued, ms since 1970.
+    pub issued_ms: i64,
+    /// Whether it may be run again.
+    pub again: bool,
+    /// How often it was begun.
+    pub attempts: u32,
+    /// When it was begun, RFC 3339.
+    pub at: String,
+}
+
+impl Mark {
+    fn begun(self) -> Begun {
+        let Self { id, action, issued_ms, again, attempts, .. } = self;
+        Begun { id, action, issued_ms, again, attempts }
+    }
+}
+
+/// What is to become of a task that is in flight and that nobody runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It was answered: publish that.
+    Publish {
+        /// Its id.
+        id: String,
+        /// The result, if it is still known.
+        result: Option<String>,
+    },
+    /// It was never begun, or may be begun again.
+    Again,
+    /// It was begun and must not be begun again.
+    Interrupted(Begun),
+}
+
+/// Decides that. `mark` is asked of Redis only if the ledger knows nothing.
+pub(super) fn fate(known: Known, mark: Option<&Mark>, us: &str) -> Fate {
+    let begun = |begun: Begun| {
+        if begun.again && begun.attempts < ATTEMPTS { Fate::Again } else { Fate::Interrupted(begun) }
+    };
+    match known {
+        Known::Finished { id, result } => Fate::Publish { id, result },
+        Known::Begun(known) => begun(known),
+        Known::Never => match mark {
+            // Of our own marks the ledger knows better: it takes back what was not run after all.
+            Some(mark) if mark.owner != us => begun(mark.clone().begun()),
+            Some(_) | None => Fate::Again,
+        },
+    }
+}
+
+/// Puts everything in order before the first claim: publishes what is not published, and settles what is in flight and not
+/// being run by this process.
+pub(super) async fn recover(shared: &Rc<Shared>, desk: &Desk) -> Result<(), Trouble> {
+    let held: Vec<_> = desk.in_flight().await?.into_iter().map(|raw| (hash_of(&raw), raw)).collect();
+    loop {
+        let open = shared.ledger.unpublished()?;
+        if open.is_empty() {
+            break;
+        }
+        for (hash, id, result) in open {
+            let raw = held.iter().find(|(held, _)| *held == hash).map_or(&[][..], |(_, raw)| raw);
+            desk.finish(Piece { raw, hash: &hash }, &id, Some(&result), None).await?;
+            shared.ledger.published(&hash)?;
+            shared.passed();
+        }
+    }
+    // Newest first: each is put in front of those before it.
+    for (hash, raw) in &held {
+        shared.passed();
+        if !shared.runs(hash) {
+            settle(shared, desk, Piece { raw, hash }).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn settle(shared: &Rc<Shared>, desk: &Desk, piece: Piece<'_>) -> Result<(), Trouble> {
+    let known = shared.ledger.known(piece.hash)?;
+    let mark = match &known {
+        Known::Never => desk.mark(piece.hash).await?.map(|mark| read(&mark, piece.hash)),
+        Known::Begun(_) | Known::Finished { .. } => None,
+    };
+    match fate(known, mark.as_ref(), &shared.owner.id) {
+        Fate::Publish { id, result } => {
+            desk.finish(piece, &id, result.as_deref(), None).await?;
+            shared.ledger.published(piece.hash)?;
+        }
+        Fate::Again => {
+            if let Some(mark) = mark.filter(|mark| mark.owner != shared.owner.id) {
+                // Its attempts count here as well.
+                shared.ledger.begin(piece.hash, &mark.begun(), shared.now_ms())?;
+            }
+            desk.put_back(piece).await?;
+        }
+        Fate::Interrupted(begun) => interrupted(shared, desk, piece, &begun).await?,
+    }
+    Ok(())
+}
+
+/// A mark that cannot be read says that the task was begun and nothing else: then it must not be run.
+fn read(mark: &[u8], hash: &str) -> Mark {
+    serde_json::from_slice(mark).unwrap_or_else(|_| Mark {
+        owner: String::new(),
+        place: String::new(),
+        id: format!("sha256:{hash}"),
+        action: "?".to_owned(),
+        issued_ms: 0,
+        again: false,
+        attempts: 1,
+        at: String::new(),
+    })
+}
+
+/// Answers a task that was begun, never finished and must not run again.
+pub(super) async fn interrupted(
+    shared: &Rc<Shared>,
+    desk: &Desk,
+    piece: Piece<'_>,
+    begun: &Begun,
+) -> Result<(), Trouble> {
+    let note = if begun.again {
+        format!("it was begun {} times and its lane died each time; it is not tried again", begun.attempts)
+    } else {
+        "the lane died while it ran; what it had done by then is not known, and it is not run twice"
+            .to_owned()
+    };
+    let dead = begun.again.then(|| shared.dead(piece, "interrupted", &note));
+    let result = TaskResult {
+        note: Some(note),
+        ..shared.result(begun.id.clone(), Some(begun.action.clone()), Status::Interrupted)
+    };
+    let json = shared.json(&result);
+    shared.ledger.finish(piece.hash, begun, &json)?;
+    shared.says.task(&result);
+    desk.finish(piece, &begun.id, Some(&json), dead.as_deref()).await?;
+    shared.ledger.published(piece.hash)?;
+    shared.count(&result);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begun(again: bool, attempts: u32) -> Begun {
+        Begun { id: "1".to_owned(), action: "a".to_owned(), issued_ms: 0, again, attempts }
+    }
+
+    fn mark(owner: &str, again: bool, attempts: u32) -> Mark {
+        Mark {
+            owner: owner.to_owned(),
+            place: String::new(),
+            id: "1".to_owned(),
+            action: "a".to_owned(),
+            issued_ms: 0,
+            again,
+            attempts,
+            at: String::new(),
+        }
+    }
+
+    #[test]
+    fn what_must_not_run_twice_is_not_put_back() {
+        assert_eq!(fate(Known::Begun(begun(false, 1)), None, "us"), Fate::Interrupted(begun(false, 1)));
+        assert_eq!(fate(Known::Begun(begun(true, 2)), None, "us"), Fate::Again);
+        assert_eq!(fate(Known::Begun(begun(true, 3)), None, "us"), Fate::Interrupted(begun(true, 3)));
+        assert_eq!(fate(Known::Never, None, "us"), Fate::Again);
+        let finished = Known::Finished { id: "1".to_owned(), result: None };
+        assert_eq!(fate(finished, None, "us"), Fate::Publish { id: "1".to_owned(), result: None });
+    }
+
+    #[test]
+    fn a_foreign_mark_counts_and_our_own_does_not_outweigh_the_ledger() {
+        assert_eq!(
+            fate(Known::Never, Some(&mark("they", false, 1)), "us"),
+            Fate::Interrupted(begun(false, 1))
+        );
+        assert_eq!(fate(Known::Never, Some(&mark("they", true, 1)), "us"), Fate::Again);
+        assert_eq!(fate(Known::Never, Some(&mark("us", false, 1)), "us"), Fate::Again);
+        let unreadable = read(b"\xff{", "h");
+        assert!(matches!(fate(Known::Never, Some(&unreadable), "us"), Fate::Interrupted(b) if !b.again));
+    }
+}

@@ -1,0 +1,141 @@
+//! Running one command: bounded in time and memory, whatever it does.
+
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::pin::pin;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::Command;
+use tokio::time::{Instant, sleep_until};
+
+use super::output::Kept;
+use super::result::Ran;
+
+/// How long a command that was told to end (SIGTERM) may take before it is killed.
+pub(super) const GRACE: Duration = Duration::from_secs(5);
+/// How long is waited for the end of the output once the command itself has ended: something that it left behind may
+/// hold the pipe for ever.
+const DRAIN: Duration = Duration::from_millis(300);
+/// What the environment is: nothing of ours, and no locale that would change what tools print.
+const ENVIRONMENT: [(&str, &str); 2] =
+    [("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"), ("LANG", "C.UTF-8")];
+
+/// What to run and for how long.
+#[derive(Debug)]
+pub(super) struct Order<'a> {
+    /// Program (an absolute path) and arguments.
+    pub(super) argv: &'a [String],
+    /// How long it may run.
+    pub(super) timeout: Duration,
+    /// How long it may take to end after that.
+    pub(super) grace: Duration,
+    /// What it gets as standard input: nothing to read.
+    pub(super) stdin: Stdio,
+}
+
+/// Where a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Within its time.
+    Running,
+    /// Told to end.
+    Terminating,
+    /// Killed, but a process of another user (`sudo`) is not ours to kill: then only its own end ends it.
+    Killing,
+    /// It has ended; the rest of its output is read.
+    Draining,
+    /// What held the pipe was killed.
+    Clearing,
+}
+
+/// Runs a command in a process group of its own and waits for its end. It always comes back, unless the command
+/// outlives SIGKILL or belongs to another user; then running something else beside it would be worse than to wait.
+///
+/// # Errors
+/// It could not be started.
+pub(super) async fn run(order: Order<'_>) -> io::Result<Ran> {
+    let (program, args) = order.argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    let began = Instant::now();
+    let mut child = Command::new(program)
+        .args(args)
+        .env_clear()
+        .envs(ENVIRONMENT)
+        .stdin(order.stdin)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()?;
+    let group = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
+    let (mut stdout, mut stderr) = (Kept::default(), Kept::default());
+    let (mut status, mut timed_out, mut left_behind, mut ended) = (None::<ExitStatus>, false, false, began);
+    {
+        let (out, err) = (child.stdout.take(), child.stderr.take());
+        let mut reading = pin!(async { tokio::join!(read(out, &mut stdout), read(err, &mut stderr)) });
+        let mut read_all = false;
+        let mut phase = Phase::Running;
+        let mut until = began + order.timeout;
+        while status.is_none() || !read_all {
+            tokio::select! {
+                exit = child.wait(), if status.is_none() => {
+                    status = Some(exit?);
+                    ended = Instant::now();
+                    phase = Phase::Draining;
+                    until = ended + DRAIN;
+                }
+                _ = &mut reading, if !read_all => read_all = true,
+                () = sleep_until(until) => match phase {
+                    Phase::Running => {
+                        timed_out = true;
+                        signal(group, Signal::SIGTERM);
+                        (phase, until) = (Phase::Terminating, until + order.grace);
+                    }
+                    Phase::Terminating | Phase::Killing => {
+                        signal(group, Signal::SIGKILL);
+                        (phase, until) = (Phase::Killing, Instant::now() + order.grace);
+                    }
+                    Phase::Draining => {
+                        left_behind = signal(group, Signal::SIGKILL);
+                        (phase, until) = (Phase::Clearing, until + DRAIN);
+                    }
+                    // It has left the group as well. Closing the pipe is all that is left to do.
+                    Phase::Clearing => { left_behind = true; break }
+                },
+            }
+        }
+    }
+    // Whoever closed the pipe and stayed.
+    left_behind |= signal(group, Signal::SIGKILL);
+    Ok(Ran {
+        exit_code: status.and_then(|status| status.code()),
+        signal: status.and_then(|status| status.signal()),
+        timed_out,
+        left_behind,
+        took_ms: (ended - began).as_millis().try_into().unwrap_or(u64::MAX),
+        stdout: stdout.into_output(),
+        stderr: stderr.into_output(),
+    })
+}
+
+/// Signals the whole group. True if there was one left.
+fn signal(group: Option<Pid>, signal: Signal) -> bool {
+    // EPERM: there are some, and none of them is ours.
+    group.is_some_and(|group| matches!(killpg(group, signal), Ok(()) | Err(Errno::EPERM)))
+}
+
+/// Reads to the end. An error ends it too: there is nothing to be done about a pipe that cannot be read.
+async fn read(from: Option<impl AsyncRead + Unpin>, into: &mut Kept) {
+    let Some(mut from) = from else { return };
+    let mut chunk = vec![0; 16 * 1024];
+    while let Ok(1..) =
+        from.read(&mut chunk).await.inspect(|read| into.push(chunk.get(..*read).unwrap_or_default()))
+    {}
+}
+
+#[cfg(test)]
+mod tests;

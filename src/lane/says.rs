@@ -1,0 +1,221 @@
+//! What a lane says: into the journal if there is one, else to standard error. From a thread of its own, because journald
+//! may be stopped, and a lane must not stop with it.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io::{self, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tracing::dispatcher::{Dispatch, with_default};
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::Registry;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::SubscriberExt as _;
+
+use super::result::TaskResult;
+use crate::catalog::Mode;
+use crate::vocabulary::printable;
+
+/// How many lines wait for journald.
+const QUEUE: usize = 1024;
+/// How many lines about itself a lane writes in a minute, however often its server comes and goes.
+const PER_MINUTE: usize = 5;
+const MINUTE: Duration = Duration::from_secs(60);
+const TARGET: &str = "keyholder-lane";
+/// The kind of a record that says what became of a task: fixed for good, since people's queries contain it.
+pub const EXECUTED: &str = "5f7b6e0c1d8a4b36a2c9d40e7f1832b5";
+/// The kind of a record in which a lane speaks of itself.
+pub const TRANSITION: &str = "c1a94d7e2f0b4c5d8e6f3a7b90d21c48";
+
+/// One line.
+#[derive(Debug)]
+struct Line {
+    warning: bool,
+    text: String,
+    task: Option<TaskFields>,
+}
+
+#[derive(Debug)]
+struct TaskFields {
+    id: String,
+    action: String,
+    status: &'static str,
+    code: Option<&'static str>,
+}
+
+enum Post {
+    Line(Box<Line>),
+    Flush(SyncSender<()>),
+}
+
+/// What was said of late, and what was not.
+#[derive(Debug, Default)]
+struct Recent {
+    said: VecDeque<Instant>,
+    withheld: u32,
+    last: Option<(bool, String)>,
+}
+
+/// The lane's voice.
+#[derive(Debug)]
+pub(super) struct Says {
+    to: SyncSender<Post>,
+    lost: Arc<AtomicU64>,
+    recent: RefCell<Recent>,
+}
+
+impl Says {
+    /// Starts the thread.
+    pub(super) fn start(lane: Mode, node: &str, queue: &str) -> io::Result<Self> {
+        let (to, from) = sync_channel(QUEUE);
+        let lost = Arc::<AtomicU64>::default();
+        let mut sink = Sink {
+            lane: lane.name(),
+            node: node.to_owned(),
+            queue: queue.to_owned(),
+            dispatch: None,
+            lost: lost.clone(),
+        };
+        thread::Builder::new()
+            .name("journal".to_owned())
+            .stack_size(256 * 1024)
+            .spawn(move || sink.run(&from))?;
+        Ok(Self { to, lost, recent: RefCell::default() })
+    }
+
+    /// What became of a task. Only what was run is called executed.
+    pub(super) fn task(&self, result: &TaskResult) {
+        let action = result.action.clone().unwrap_or_else(|| "?".to_owned());
+        let status = result.status.name();
+        let text = match (&result.refusal, &result.ran, &result.note) {
+            (Some(refusal), _, _) => format!("refused action={action} code={}", refusal.text),
+            (None, Some(_), _) => format!("executed action={action} status={status}"),
+            (None, None, note) => {
+                format!(
+                    "not executed action={action} status={status}: {}",
+                    note.as_deref().unwrap_or_default()
+                )
+            }
+        };
+        let code = result.refusal.as_ref().map(|refusal| refusal.code.name());
+        let task = TaskFields { id: result.id.clone(), action, status, code };
+        self.post(Line { warning: code.is_some(), text, task: Some(task) });
+    }
+
+    /// What the lane has to say about itself. After five lines in a minute only the last is kept, for later.
+    pub(super) fn transition(&self, warning: bool, text: String) {
+        {
+            let mut recent = self.recent.borrow_mut();
+            if recent.last.replace((warning, text)).is_some() {
+                recent.withheld += 1;
+            }
+        }
+        self.catch_up();
+    }
+
+    /// Says what was kept, once the minute is over: the present state is never left unsaid for long.
+    pub(super) fn catch_up(&self) {
+        let now = Instant::now();
+        let (warning, text) = {
+            let recent = &mut *self.recent.borrow_mut();
+            recent.said.retain(|at| now.duration_since(*at) < MINUTE);
+            if recent.said.len() >= PER_MINUTE {
+                return;
+            }
+            let Some((warning, mut text)) = recent.last.take() else { return };
+            recent.said.push_back(now);
+            if recent.withheld > 0 {
+                text = format!("{text} ({} lines before this were left out)", recent.withheld);
+                recent.withheld = 0;
+            }
+            (warning, text)
+        };
+        self.post(Line { warning, text, task: None });
+    }
+
+    fn post(&self, line: Line) {
+        match self.to.try_send(Post::Line(Box::new(line))) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
+                self.lost.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Waits until everything so far is written, at most that long. Blocks: for the very end.
+    pub(super) fn flush(&self, at_most: Duration) {
+        let (done, wait) = sync_channel(1);
+        if self.to.try_send(Post::Flush(done)).is_ok() {
+            let _ = wait.recv_timeout(at_most);
+        }
+    }
+}
+
+struct Sink {
+    lane: &'static str,
+    node: String,
+    queue: String,
+    dispatch: Option<Dispatch>,
+    lost: Arc<AtomicU64>,
+}
+
+impl Sink {
+    fn run(&mut self, from: &Receiver<Post>) {
+        while let Ok(post) = from.recv() {
+            match post {
+                Post::Line(line) => {
+                    let lost = self.lost.swap(0, Ordering::Relaxed);
+                    if lost > 0 {
+                        let text =
+                            format!("{lost} records are missing here, because journald did not follow");
+                        self.write(&Line { warning: true, text, task: None });
+                    }
+                    self.write(&line);
+                }
+                Post::Flush(done) => drop(done.send(())),
+            }
+        }
+    }
+
+    fn write(&mut self, line: &Line) {
+        if self.dispatch.is_none()
+            && let Ok(layer) = tracing_journald::layer()
+        {
+            let layer = layer.with_field_prefix(None).with_syslog_identifier("keyholder-lane".to_owned());
+            let ours = filter_fn(|meta| meta.target() == TARGET).with_max_level_hint(LevelFilter::DEBUG);
+            self.dispatch = Some(Dispatch::new(Registry::default().with(layer).with(ours)));
+        }
+        match &self.dispatch {
+            Some(dispatch) => with_default(dispatch, || self.event(line)),
+            // Nobody reads it if this fails as well.
+            None => drop(writeln!(io::stderr(), "{}", printable(&line.text))),
+        }
+    }
+
+    fn event(&self, line: &Line) {
+        let text = printable(&line.text);
+        let task = line.task.as_ref();
+        macro_rules! event {
+            ($level:ident) => {
+                tracing::event!(
+                    target: TARGET,
+                    tracing::Level::$level,
+                    MESSAGE_ID = if task.is_some() { EXECUTED } else { TRANSITION },
+                    KEYHOLDER_NODE = self.node.as_str(),
+                    KEYHOLDER_LANE = self.lane,
+                    KEYHOLDER_QUEUE = self.queue.as_str(),
+                    KEYHOLDER_TASK_ID = task.map(|task| task.id.as_str()),
+                    KEYHOLDER_ACTION = task.map(|task| task.action.as_str()),
+                    KEYHOLDER_STATUS = task.map(|task| task.status),
+                    KEYHOLDER_CODE = task.and_then(|task| task.code),
+                    message = &*text,
+                )
+            };
+        }
+        if line.warning { event!(WARN) } else { event!(INFO) }
+    }
+}

@@ -1,0 +1,174 @@
+//! One task, from its bytes to its result.
+
+use std::process::Stdio;
+use std::rc::Rc;
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::admit::{Admitted, Past, Refused, admit};
+use super::guard::RunLock;
+use super::ledger::{Begun, Known, LedgerError};
+use super::recover::{ATTEMPTS, Mark, interrupted};
+use super::result::{Status, TaskResult};
+use super::run::{GRACE, Order, run};
+use super::shared::{InHand, Shared, Trouble};
+use crate::catalog::Mode;
+use crate::queue::{Desk, How, Piece};
+use crate::vocabulary::printable;
+
+/// Serves a task that was claimed and is in hand. The slot is free again when it is answered.
+pub(super) async fn serve(shared: Rc<Shared>, raw: Vec<u8>, hash: String, permit: OwnedSemaphorePermit) {
+    let served = one(&shared, Piece { raw: &raw, hash: &hash }).await;
+    shared.in_hand.borrow_mut().remove(&hash);
+    match served {
+        Ok(()) => shared.backoff.borrow_mut().reset(),
+        Err(trouble) => shared.fail(trouble),
+    }
+    shared.show();
+    drop(permit);
+    shared.poke.notify_one();
+    shared.changed.notify_one();
+}
+
+async fn one(shared: &Rc<Shared>, piece: Piece<'_>) -> Result<(), Trouble> {
+    // Without a connection it stays in flight, and whoever connects next puts it in order.
+    let Some(desk) = shared.desk() else { return Ok(()) };
+    let before = match shared.ledger.known(piece.hash)? {
+        Known::Finished { id, result } => {
+            desk.finish(piece, &id, result.as_deref(), None).await?;
+            return Ok(shared.ledger.published(piece.hash)?);
+        }
+        Known::Begun(begun) if begun.again && begun.attempts < ATTEMPTS => Some(begun),
+        Known::Begun(begun) => return interrupted(shared, &desk, piece, &begun).await,
+        Known::Never => None,
+    };
+    let now = shared.now_ms();
+    let verdict = admit::<LedgerError>(piece.raw, &shared.rules, now, |task, action| {
+        let since =
+            |per: std::time::Duration| now.saturating_sub(per.as_millis().try_into().unwrap_or(i64::MAX));
+        let runs = match action.rate {
+            Some(rate) => shared.ledger.begun_since(&task.action, piece.hash, since(rate.per))?,
+            None => 0,
+        };
+        Ok(Past {
+            id_used: shared.ledger.used_by_another(&task.id, piece.hash)?,
+            runs,
+            forgotten_ms: shared.ledger.forgotten_ms()?,
+        })
+    })?;
+    match (verdict, before) {
+        (Ok(admitted), before) => {
+            let attempts = before.map_or(1, |begun| begun.attempts + 1);
+            execute(shared, &desk, piece, &admitted, attempts).await
+        }
+        // It was begun once, so "not run" would not be true.
+        (Err(_), Some(begun)) => interrupted(shared, &desk, piece, &begun).await,
+        (Err(refused), None) => refuse(shared, &desk, piece, refused).await,
+    }
+}
+
+async fn refuse(shared: &Rc<Shared>, desk: &Desk, piece: Piece<'_>, refused: Refused) -> Result<(), Trouble> {
+    let Refused { id, action, issued_ms, refusal } = refused;
+    let code = refusal.code;
+    let dead = code.is_dead().then(|| shared.dead(piece, code.name(), &refusal.text));
+    let own_id = id.is_some();
+    let id = id.unwrap_or_else(|| format!("sha256:{}", piece.hash));
+    let result =
+        TaskResult { refusal: Some(refusal), ..shared.result(id.clone(), action.clone(), Status::Refused) };
+    let json = shared.json(&result);
+    if own_id {
+        let begun =
+            Begun { id: id.clone(), action: action.unwrap_or_default(), issued_ms, again: true, attempts: 0 };
+        shared.ledger.finish(piece.hash, &begun, &json)?;
+    }
+    shared.says.task(&result);
+    desk.finish(piece, &id, Some(&json), dead.as_deref()).await?;
+    shared.ledger.published(piece.hash)?;
+    shared.count(&result);
+    Ok(())
+}
+
+async fn execute(
+    shared: &Rc<Shared>,
+    desk: &Desk,
+    piece: Piece<'_>,
+    admitted: &Admitted,
+    attempts: u32,
+) -> Result<(), Trouble> {
+    let Admitted { task, issued_ms, argv, timeout, again } = admitted;
+    let what = format!("{} ({})", task.action, task.id);
+    shared.in_hand.borrow_mut().insert(piece.hash.to_owned(), InHand { what });
+    shared.show();
+    let lock = match shared.lane() {
+        Mode::Read => None,
+        Mode::Write => Some(RunLock::take(&shared.state_dir).map_err(file("run.lock"))?),
+    };
+    let stdin = match &lock {
+        None => Stdio::null(),
+        Some(lock) => lock.stdin().map_err(file("run.lock"))?,
+    };
+    let begun = Begun {
+        id: task.id.clone(),
+        action: task.action.clone(),
+        issued_ms: *issued_ms,
+        again: *again,
+        attempts,
+    };
+    shared.ledger.begin(piece.hash, &begun, shared.now_ms())?;
+    let mark = shared.json(&Mark {
+        owner: shared.owner.id.clone(),
+        place: shared.owner.place.clone(),
+        id: task.id.clone(),
+        action: task.action.clone(),
+        issued_ms: *issued_ms,
+        again: *again,
+        attempts,
+        at: format!("{:.3}", jiff::Timestamp::now()),
+    });
+    let held = shared.how == How::Blmove;
+    let order = Order { argv, timeout: *timeout, grace: GRACE, stdin };
+    let ran = if *again {
+        // The mark of what may run twice is for people; it need not be waited for.
+        let (marked, ran) = tokio::join!(desk.begin(&shared.owner, piece, &mark, held), run(order));
+        if let Err(error) = marked {
+            shared.fail(error.into());
+        }
+        ran
+    } else {
+        match desk.begin(&shared.owner, piece, &mark, held).await {
+            Ok(true) => run(order).await,
+            Ok(false) => {
+                shared.ledger.not_begun(piece.hash)?;
+                return Err(Trouble::Lost);
+            }
+            Err(error) => {
+                shared.ledger.not_begun(piece.hash)?;
+                return Err(error.into());
+            }
+        }
+    };
+    drop(lock);
+    let blank = |status| shared.result(task.id.clone(), Some(task.action.clone()), status);
+    let result = match ran {
+        Ok(ran) => TaskResult { ran: Some(ran.clone()), ..blank(ran.status()) },
+        Err(error) => {
+            let program = argv.first().map(|program| printable(program)).unwrap_or_default();
+            let note = format!("{program} could not be started: {error}");
+            TaskResult { note: Some(note), ..blank(Status::Failed) }
+        }
+    };
+    let json = shared.json(&result);
+    shared.ledger.finish(piece.hash, &begun, &json)?;
+    shared.says.task(&result);
+    shared.count(&result);
+    // From here on the ledger has the answer, and a second copy of the task is answered from there.
+    shared.in_hand.borrow_mut().remove(piece.hash);
+    let Some(desk) = shared.desk() else { return Ok(()) };
+    desk.finish(piece, &task.id, Some(&json), None).await?;
+    Ok(shared.ledger.published(piece.hash)?)
+}
+
+fn file(what: &str) -> impl Fn(std::io::Error) -> Trouble + use<> {
+    let what = what.to_owned();
+    move |source| Trouble::File { what: what.clone(), source }
+}

@@ -1,0 +1,110 @@
+//! Signed tasks: Ed25519 over the task's bytes, bound to one lane of one node.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use ring::signature::{ED25519, Ed25519KeyPair, UnparsedPublicKey};
+
+use super::task::Envelope;
+use crate::catalog::Mode;
+use crate::vocabulary::{NodeName, clipped, printable};
+
+/// What a signature is for. A task signed for one lane is worth nothing in another.
+#[derive(Debug, Clone, Copy)]
+pub struct Context<'a> {
+    /// The node.
+    pub node: &'a NodeName,
+    /// Its lane.
+    pub lane: Mode,
+}
+
+impl Context<'_> {
+    /// What is signed. The separator is in no name, so no two contexts give the same bytes.
+    fn message(&self, task: &[u8]) -> Vec<u8> {
+        let head = format!("keyholder-task/1\n{}\n{}\n", self.node, self.lane.name());
+        [head.as_bytes(), task].concat()
+    }
+}
+
+/// A public key that may sign tasks, written `ed25519:` and 64 lower-case hexadecimal digits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskKey([u8; 32]);
+
+/// The text is no such key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not a key for tasks: expected ed25519: and 64 lower-case hexadecimal digits")]
+pub struct TaskKeyError;
+
+impl FromStr for TaskKey {
+    type Err = TaskKeyError;
+
+    fn from_str(text: &str) -> Result<Self, TaskKeyError> {
+        text.strip_prefix("ed25519:").and_then(bytes).map(Self).ok_or(TaskKeyError)
+    }
+}
+
+impl fmt::Display for TaskKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ed25519:{}", hex(&self.0))
+    }
+}
+
+/// Lower-case hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = fmt::Write::write_fmt(&mut text, format_args!("{byte:02x}"));
+        text
+    })
+}
+
+fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    let digits = text.len() == 2 * N && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    digits.then_some(bytes)
+}
+
+/// The keys that may sign tasks, by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TaskKeys(BTreeMap<String, TaskKey>);
+
+impl FromIterator<(String, TaskKey)> for TaskKeys {
+    fn from_iter<I: IntoIterator<Item = (String, TaskKey)>>(keys: I) -> Self {
+        Self(keys.into_iter().collect())
+    }
+}
+
+impl TaskKeys {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// `Err` says why the envelope's signature does not count.
+    pub(super) fn verify(&self, envelope: &Envelope, context: &Context<'_>) -> Result<(), String> {
+        let Some(key) = self.0.get(&envelope.key) else {
+            return Err(format!("no key \"{}\" is known here", clipped(&printable(&envelope.key), 80)));
+        };
+        let verified = bytes::<64>(&envelope.sig).is_some_and(|sig| {
+            let message = context.message(envelope.task.as_bytes());
+            UnparsedPublicKey::new(&ED25519, key.0).verify(&message, &sig).is_ok()
+        });
+        if verified {
+            return Ok(());
+        }
+        Err(format!(
+            "the signature is not one of {} for the {} lane of {}",
+            envelope.key, context.lane, context.node
+        ))
+    }
+}
+
+/// Signs a task's JSON text for one lane.
+pub fn seal(task: String, key: impl Into<String>, pair: &Ed25519KeyPair, context: &Context<'_>) -> Envelope {
+    let sig = hex(pair.sign(&context.message(task.as_bytes())).as_ref());
+    Envelope { task, key: key.into(), sig }
+}

@@ -1,0 +1,127 @@
+//! Reading a task: strictly, bounded, and from exactly the bytes that were signed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::refusal::{Refusal, RefusalCode};
+use super::sign::{Context, TaskKeys};
+use crate::vocabulary::{clipped, printable};
+
+/// The longest task, in bytes, its envelope included: names and bounded parameters need some hundred.
+pub const MAX_TASK: usize = 16 * 1024;
+/// The most parameters: more than any command line that a person writes has.
+const MAX_PARAMS: usize = 32;
+/// The longest id: a UUID has 36 characters.
+const MAX_ID: usize = 64;
+/// The longest name of who asks, in bytes.
+const MAX_BY: usize = 200;
+
+/// What producers push.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Task {
+    /// Its own for good: letters, digits, `-`, `_` and `.`, at most 64. A UUID is best.
+    pub id: String,
+    /// What to do, by the name in the node's catalog.
+    pub action: String,
+    /// The values for its parameters.
+    #[serde(default, deserialize_with = "params")]
+    pub params: BTreeMap<String, Value>,
+    /// Who asks, for the records.
+    pub by: String,
+    /// When it was asked, RFC 3339 with its offset.
+    pub issued_at: String,
+}
+
+/// A signed task. The signature is over the bytes of `task` as they are in the string, never over a re-written form.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Envelope {
+    /// The [`Task`] as JSON text.
+    pub task: String,
+    /// The name of the key.
+    pub key: String,
+    /// The Ed25519 signature in lower-case hex.
+    pub sig: String,
+}
+
+/// Whose word a task is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Word {
+    /// Anybody's.
+    Unsigned,
+    /// That of who holds this key.
+    Signed(String),
+}
+
+/// Reads a task and checks its signature, if it has one.
+///
+/// # Errors
+/// `malformed`, or `unsigned` for a signature that does not count for this node and lane.
+pub(super) fn read(raw: &[u8], keys: &TaskKeys, context: &Context<'_>) -> Result<(Task, i64, Word), Refusal> {
+    let malformed = |why: String| Refusal::new(RefusalCode::Malformed, why);
+    if raw.len() > MAX_TASK {
+        return Err(malformed(format!("{} bytes are too many, at most {MAX_TASK}", raw.len())));
+    }
+    let (task, word) = match serde_json::from_slice::<Envelope>(raw) {
+        Ok(envelope) => {
+            keys.verify(&envelope, context).map_err(|why| Refusal::new(RefusalCode::Unsigned, why))?;
+            (serde_json::from_str::<Task>(&envelope.task), Word::Signed(envelope.key))
+        }
+        Err(_) => (serde_json::from_slice::<Task>(raw), Word::Unsigned),
+    };
+    // The reader's words may quote what was given.
+    let task = task.map_err(|error| malformed(clipped(&printable(&error.to_string()), 200).into_owned()))?;
+    if !is_id(&task.id) {
+        return Err(malformed(format!(
+            "the id must be letters, digits, '-', '_' and '.', at most {MAX_ID}, not \"{}\"",
+            clipped(&printable(&task.id), 80)
+        )));
+    }
+    if task.by.len() > MAX_BY {
+        return Err(malformed(format!("`by` is longer than {MAX_BY} bytes")));
+    }
+    let issued = task.issued_at.parse::<jiff::Timestamp>().map_err(|_| {
+        malformed(format!(
+            "issued_at must be like 2026-11-29T14:02:00Z, not \"{}\"",
+            clipped(&printable(&task.issued_at), 80)
+        ))
+    })?;
+    let issued = issued.as_millisecond();
+    Ok((task, issued, word))
+}
+
+fn is_id(text: &str) -> bool {
+    (1..=MAX_ID).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+}
+
+/// A JSON object that names nothing twice.
+fn params<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, Value>, D::Error> {
+    struct Params;
+    impl<'de> Visitor<'de> for Params {
+        type Value = BTreeMap<String, Value>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object of parameters")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut params = BTreeMap::new();
+            while let Some((name, value)) = map.next_entry()? {
+                if params.insert(name, value).is_some() {
+                    return Err(A::Error::custom("a parameter is given twice"));
+                }
+                if params.len() > MAX_PARAMS {
+                    return Err(A::Error::custom(format!("more than {MAX_PARAMS} parameters")));
+                }
+            }
+            Ok(params)
+        }
+    }
+    deserializer.deserialize_map(Params)
+}

@@ -1,0 +1,198 @@
+//! The lane itself: its start, its signals, its line to systemd, its end.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::{LocalSet, spawn_local};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+
+use super::admit::Rules;
+use super::guard::{GuardError, RunLock, alone, rights};
+use super::ledger::{Ledger, LedgerError};
+use super::pipe::pipe;
+use super::says::Says;
+use super::shared::{Parts, Shared, Trouble, hash_of};
+use crate::queue::{How, OWNED_FOR, Owner, QueueError, QueueName, Server};
+
+/// How long the pipe may make no step before the watchdog is no longer pinged: connecting, claiming and waiting each end
+/// sooner by their own deadlines.
+const STUCK: Duration = Duration::from_secs(20);
+/// How often the state of a command that a dead lane left running is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What a lane is started with.
+#[derive(Debug)]
+pub struct Setup {
+    /// Catalog, mode and keys.
+    pub rules: Rules,
+    /// The queue it serves.
+    pub queue: QueueName,
+    /// Where that is: `redis://` or `rediss://`.
+    pub redis: String,
+    /// How tasks are taken.
+    pub how: How,
+    /// How many tasks run at a time; the write lane takes one, whatever this says.
+    pub slots: usize,
+    /// Where its ledger is.
+    pub state_dir: PathBuf,
+}
+
+/// The lane cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum LaneError {
+    /// It must not run as it is.
+    #[error(transparent)]
+    Guard(#[from] GuardError),
+    /// Its ledger cannot be used.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The address of the queue is none.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
+    /// The kernel refuses something that every lane needs.
+    #[error("{what} failed")]
+    System {
+        /// What.
+        what: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+fn system(what: &'static str) -> impl Fn(std::io::Error) -> LaneError {
+    move |source| LaneError::System { what, source }
+}
+
+/// Runs a lane until SIGTERM or SIGINT; then it finishes the running tasks and leaves.
+///
+/// # Errors
+/// [`LaneError`], before the first task is taken. What goes wrong later is waited out.
+pub fn work(setup: Setup) -> Result<(), LaneError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(system("starting the runtime"))?;
+    LocalSet::new().block_on(&runtime, start(setup))
+}
+
+async fn start(setup: Setup) -> Result<(), LaneError> {
+    let Setup { rules, queue, redis, how, slots, state_dir } = setup;
+    rights(rules.lane, &rules.catalog).await?;
+    let server = Server::new(&redis, &queue)?;
+    // The ledger makes the directory, and is itself locked by SQLite; the lock says whose it is.
+    std::fs::create_dir_all(&state_dir).map_err(system("making the state directory"))?;
+    let _alone = alone(&state_dir)?;
+    let ledger = Ledger::open(&state_dir)?;
+    let owner = owner(&ledger);
+    let slots = match rules.lane {
+        crate::catalog::Mode::Read => slots.max(1),
+        crate::catalog::Mode::Write => 1,
+    };
+    let says = Says::start(rules.lane, rules.catalog.node.as_str(), queue.as_str())
+        .map_err(system("starting a thread"))?;
+    let queue = queue.to_string();
+    let parts = Parts { rules, server, queue, how, slots, state_dir, ledger, owner, says };
+    let shared = Rc::new(Shared::new(parts));
+    run(shared).await
+}
+
+async fn run(shared: Rc<Shared>) -> Result<(), LaneError> {
+    let signals = |kind| signal(kind).map_err(system("catching signals"));
+    let mut term = signals(SignalKind::terminate())?;
+    let mut int = signals(SignalKind::interrupt())?;
+    let mut hup = signals(SignalKind::hangup())?;
+    let mut usr1 = signals(SignalKind::user_defined1())?;
+    let mut renew = interval(OWNED_FOR / 3);
+    renew.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut pipe = Some(spawn_local(begin(shared.clone())));
+    loop {
+        let at_most = shared.notifier.borrow().at_most() / 4;
+        tokio::select! {
+            _ = term.recv() => leave(&shared),
+            _ = int.recv() => leave(&shared),
+            _ = hup.recv() => {
+                shared.rebuild.set(true);
+                shared.wake();
+            }
+            _ = usr1.recv() => shared.wake(),
+            _ = renew.tick() => {
+                if let Some(desk) = shared.desk() {
+                    let shared = shared.clone();
+                    spawn_local(async move {
+                        match desk.own(&shared.owner).await {
+                            Ok(None) => {}
+                            Ok(Some(place)) => {
+                                let queue = shared.queue.clone();
+                                shared.fail(Trouble::Owned { queue, place });
+                            }
+                            Err(error) => shared.fail(error.into()),
+                        }
+                    });
+                }
+            }
+            () = shared.changed.notified() => {}
+            () = sleep(at_most) => {}
+        }
+        shared.says.catch_up();
+        if shared.stuck_for() < STUCK {
+            shared.notifier.borrow_mut().passed();
+        }
+        if pipe.as_ref().is_some_and(tokio::task::JoinHandle::is_finished) {
+            pipe = None;
+        }
+        if shared.leaving.get() && pipe.is_none() && shared.in_hand.borrow().is_empty() {
+            break;
+        }
+    }
+    shared.says.flush(Duration::from_secs(1));
+    Ok(())
+}
+
+/// The first task is taken only when nothing runs any more that a lane before this one began.
+async fn begin(shared: Rc<Shared>) {
+    let since = Instant::now();
+    while !shared.leaving.get() {
+        match RunLock::is_held(&shared.state_dir) {
+            Ok(false) => break,
+            Ok(true) => shared.enter(
+                "orphan",
+                true,
+                "taking no tasks: a command that the last lane began is still running; it is waited for, because two \
+                 must not run at a time"
+                    .to_owned(),
+            ),
+            Err(error) => shared.enter("file", true, format!("taking no tasks: run.lock: {error}")),
+        }
+        shared.passed();
+        // Soon at first, because most commands are short.
+        sleep(if since.elapsed() < Duration::from_secs(10) { LOOK } else { Duration::from_secs(1) }).await;
+    }
+    pipe(shared).await;
+}
+
+fn leave(shared: &Rc<Shared>) {
+    if shared.leaving.replace(true) {
+        return;
+    }
+    shared.notifier.borrow().stopping();
+    let running = shared.in_hand.borrow().len();
+    let text = match running {
+        0 => "leaving".to_owned(),
+        n => format!("leaving when {n} running tasks are finished"),
+    };
+    shared.enter("leaving", false, text);
+    shared.slots.close();
+    shared.wake();
+}
+
+/// Who this lane is to other lanes: this run of this host's kernel, this machine, this ledger. A copied disk has another
+/// boot, a container another machine id.
+fn owner(ledger: &Ledger) -> Owner {
+    let read = |path| std::fs::read_to_string(Path::new(path)).unwrap_or_default();
+    let facts = [read("/etc/machine-id"), read("/proc/sys/kernel/random/boot_id"), ledger.id().to_owned()];
+    let host = nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let place = format!("host {}, process {}", crate::vocabulary::printable(&host), std::process::id());
+    Owner { id: hash_of(facts.join("\n").as_bytes()), place }
+}

@@ -1,0 +1,234 @@
+//! Everything a lane says to Redis besides claiming.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{RedisError, Script};
+
+use super::error::QueueError;
+use super::keys::Keys;
+use super::scripts;
+
+/// How long a lane owns its queue without a word from it. A lane on another host has to wait this long for a dead one.
+pub const OWNED_FOR: Duration = Duration::from_secs(10);
+/// How long a result can be fetched.
+const RESULT_TTL: Duration = Duration::from_secs(24 * 3600);
+/// How many results wait for a collector; if there is none, they must not fill the server.
+const MAX_RESULTS: usize = 10_000;
+/// How many dead tasks are kept, for the same reason.
+const MAX_DEAD: usize = 1_000;
+
+/// Who a lane is, to Redis.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// Tells this lane from all others, also from one with the same node name on another host. No spaces.
+    pub id: String,
+    /// Where it runs, for people.
+    pub place: String,
+}
+
+impl Owner {
+    fn words(&self) -> String {
+        format!("{} {}", self.id, self.place)
+    }
+
+    fn prefix(&self) -> String {
+        format!("{} ", self.id)
+    }
+}
+
+/// A task as the queue knows it.
+#[derive(Debug, Clone, Copy)]
+pub struct Piece<'a> {
+    /// Its bytes.
+    pub raw: &'a [u8],
+    /// Their SHA-256 in hex.
+    pub hash: &'a str,
+}
+
+#[derive(Debug)]
+struct Scripts {
+    own: Script,
+    disown: Script,
+    begin: Script,
+    finish: Script,
+    put_back: Script,
+}
+
+/// What the server calls the lane's two connections.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ids {
+    pub(super) claimer: i64,
+    pub(super) desk: i64,
+}
+
+/// The lane's connection for everything but claiming. Cheap to clone; all clones use the one connection, in turn.
+#[derive(Debug, Clone)]
+pub struct Desk {
+    conn: MultiplexedConnection,
+    ours: Ids,
+    name: String,
+    keys: Keys,
+    url: String,
+    scripts: std::rc::Rc<Scripts>,
+}
+
+impl Desk {
+    pub(super) fn new(conn: MultiplexedConnection, ours: Ids, name: String, keys: Keys, url: String) -> Self {
+        let scripts = Scripts {
+            own: Script::new(scripts::OWN),
+            disown: Script::new(scripts::DISOWN),
+            begin: Script::new(scripts::BEGIN),
+            finish: Script::new(scripts::FINISH),
+            put_back: Script::new(scripts::PUT_BACK),
+        };
+        Self { conn, ours, name, keys, url, scripts: scripts.into() }
+    }
+
+    fn wrong(&self, error: &RedisError) -> QueueError {
+        QueueError::of(error, &self.url)
+    }
+
+    /// Becomes or stays the queue's owner for [`OWNED_FOR`]; answers where the other owner is if there is one.
+    ///
+    /// # Errors
+    /// As all here: any [`QueueError`] but [`QueueError::Url`], within 3 s.
+    pub async fn own(&self, us: &Owner) -> Result<Option<String>, QueueError> {
+        let mut call = self.scripts.own.prepare_invoke();
+        call.key(&self.keys.owner).arg(us.words()).arg(us.prefix()).arg(OWNED_FOR.as_millis() as u64);
+        let other: Option<Vec<u8>> =
+            call.invoke_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))?;
+        Ok(other.map(|words| {
+            let words = crate::vocabulary::printable_bytes(&words);
+            words.split_once(' ').map_or(words.clone(), |(_, place)| place.to_owned())
+        }))
+    }
+
+    /// Gives the queue up, so that nobody has to wait for our time to run out.
+    ///
+    /// # Errors
+    /// As [`own`](Self::own).
+    pub async fn disown(&self, us: &Owner) -> Result<(), QueueError> {
+        let mut call = self.scripts.disown.prepare_invoke();
+        call.key(&self.keys.owner).arg(us.words());
+        call.invoke_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))
+    }
+
+    /// Ends all connections of this lane's name but these two. A claim of a dead connection that still waits in the
+    /// server takes the next task with it. Only for the owner.
+    ///
+    /// # Errors
+    /// As [`own`](Self::own).
+    pub async fn kill_ghosts(&self) -> Result<u32, QueueError> {
+        let mut conn = self.conn.clone();
+        let list: Vec<u8> =
+            redis::cmd("CLIENT").arg("LIST").query_async(&mut conn).await.map_err(|e| self.wrong(&e))?;
+        let list = String::from_utf8_lossy(&list);
+        let mut killed = 0;
+        for id in named(&list, &self.name).filter(|id| *id != self.ours.claimer && *id != self.ours.desk) {
+            let mut cmd = redis::cmd("CLIENT");
+            cmd.arg("KILL").arg("ID").arg(id);
+            killed += cmd.query_async::<u32>(&mut conn).await.map_err(|e| self.wrong(&e))?;
+        }
+        Ok(killed)
+    }
+
+    /// Has the waiting claim answered with nothing now.
+    ///
+    /// # Errors
+    /// As [`own`](Self::own).
+    pub async fn wake_claimer(&self) -> Result<(), QueueError> {
+        let mut cmd = redis::cmd("CLIENT");
+        cmd.arg("UNBLOCK").arg(self.ours.claimer);
+        cmd.query_async::<i64>(&mut self.conn.clone()).await.map(drop).map_err(|e| self.wrong(&e))
+    }
+
+    /// What is in flight, newest first, with its marks: at most 1000, which is far more than lanes have slots.
+    ///
+    /// # Errors
+    /// As [`own`](Self::own).
+    pub async fn in_flight(&self) -> Result<Vec<Vec<u8>>, QueueError> {
+        let mut cmd = redis::cmd("LRANGE");
+        cmd.arg(&self.keys.in_flight).arg(0).arg(999);
+        cmd.query_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))
+    }
+
+    /// The mark of a begun task.
+    ///
+    /// # Errors
+    /// As [`own`](Self::own).
+    pub async fn mark(&self, hash: &str) -> Result<Option<Vec<u8>>, QueueError> {
+        let mut cmd = redis::cmd("HGET");
+        cmd.arg(&self.keys.begun).arg(hash);
+        cmd.query_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))
+    }
+
+    /// Marks a task as begun. False if queue or task are no longer ours: then it must not be run. `held` says that it
+    /// must be in flight.
+    ///
+    /// # Errors
+    /// As [`own`](Self::own).
+    pub async fn begin(
+        &self,
+        us: &Owner,
+        task: Piece<'_>,
+        mark: &str,
+        held: bool,
+    ) -> Result<bool, QueueError> {
+        let mut call = self.scripts.begin.prepare_invoke();
+        call.key(&self.keys.owner).key(&self.keys.begun).key(&self.keys.in_flight);
+        call.arg(us.words()).arg(task.hash).arg(mark).arg(task.raw).arg(u8::from(held));
+        call.invoke_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))
+    }
+
+    /// Answers a task: `result` under `id`, and `dead` among the dead if it is one. True if this is the task's first
+    /// result; an earlier one stays. Without a result the task only leaves.
+    ///
+    /// # Errors
+    /// As [`own`](Self::own). The same again is harmless.
+    pub async fn finish(
+        &self,
+        task: Piece<'_>,
+        id: &str,
+        result: Option<&str>,
+        dead: Option<&str>,
+    ) -> Result<bool, QueueError> {
+        let keys = &self.keys;
+        let mut call = self.scripts.finish.prepare_invoke();
+        call.key(&keys.in_flight).key(&keys.begun).key(keys.result(id)).key(&keys.results).key(&keys.dead);
+        call.arg(task.raw).arg(task.hash).arg(result.unwrap_or_default()).arg(RESULT_TTL.as_secs());
+        call.arg(MAX_RESULTS - 1).arg(MAX_DEAD - 1).arg(dead.unwrap_or_default());
+        call.invoke_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))
+    }
+
+    /// Puts a task that was taken back to the head of the queue; false if it is not in flight.
+    ///
+    /// # Errors
+    /// As [`own`](Self::own).
+    pub async fn put_back(&self, task: Piece<'_>) -> Result<bool, QueueError> {
+        let mut call = self.scripts.put_back.prepare_invoke();
+        call.key(&self.keys.in_flight).key(&self.keys.queue).key(&self.keys.begun);
+        call.arg(task.raw).arg(task.hash);
+        call.invoke_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))
+    }
+}
+
+/// The ids of the connections of that name in the text of `CLIENT LIST`.
+fn named<'a>(list: &'a str, name: &'a str) -> impl Iterator<Item = i64> + 'a {
+    let field = |line: &'a str, key: &str| line.split(' ').find_map(|field| field.strip_prefix(key));
+    list.lines()
+        .filter(move |line| field(line, "name=") == Some(name))
+        .filter_map(move |line| field(line, "id=")?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_found_by_their_whole_name() {
+        let list = "id=3 addr=127.0.0.1:5 name=keyholder-lane:q db=0\nid=4 addr=x name=keyholder-lane:q:read db=0\n\
+                    id=x name=keyholder-lane:q\nid=9 name= cmd=client|list\n";
+        assert_eq!(named(list, "keyholder-lane:q").collect::<Vec<_>>(), [3]);
+    }
+}

@@ -1,0 +1,6 @@
+//! Lanes as processes against a real server.
+
+mod kills;
+mod rig;
+mod tasks;
+mod trouble;

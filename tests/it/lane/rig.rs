@@ -1,0 +1,237 @@
+//! A lane as a process, with a catalog, a state directory and a server.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use keyholder::lane::TaskResult;
+use keyholder::queue::{Keys, QueueName};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+use crate::redis_server::Redis;
+
+pub(super) const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Polls until something is so.
+pub(super) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + DEADLINE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "not within {DEADLINE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Files of one node: a catalog and programs that leave traces in `log`.
+pub(super) struct Rig {
+    pub(super) dir: TempDir,
+}
+
+impl Rig {
+    /// With these actions in YAML; `DIR` in them is the rig's directory.
+    pub(super) fn new(actions: &str) -> Self {
+        let dir = TempDir::new().unwrap();
+        let at = dir.path().to_str().unwrap();
+        let catalog = format!("version: 1\nnode: mars\nactions:\n{actions}").replace("DIR", at);
+        fs::write(dir.path().join("catalog_mars.yaml"), catalog).unwrap();
+        Self { dir }
+    }
+
+    /// A program of the node; `DIR` in it is the rig's directory.
+    pub(super) fn program(&self, name: &str, script: &str) {
+        let path = self.dir.path().join(name);
+        let text = format!("#!/bin/sh\n{script}\n").replace("DIR", self.dir.path().to_str().unwrap());
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    pub(super) fn log(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(super) fn lane(&self, mode: &str, redis: &Redis) -> Lane {
+        self.lane_with(mode, redis, &[], &[])
+    }
+
+    pub(super) fn lane_with(&self, mode: &str, redis: &Redis, args: &[&str], env: &[(&str, &str)]) -> Lane {
+        let (first, prefix): (&str, &[&str]) = match mode {
+            "read" => ("setpriv", &["--no-new-privs", "--", env!("CARGO_BIN_EXE_keyholder")]),
+            _ => (env!("CARGO_BIN_EXE_keyholder"), &[]),
+        };
+        let mut command = Command::new(first);
+        command
+            .args(prefix)
+            .args(["lane", "--mode", mode, "--node", "mars", "--catalog"])
+            .arg(self.path("catalog_mars.yaml"))
+            .arg("--state-dir")
+            .arg(self.path(&format!("state-{mode}")))
+            .args(args)
+            .env_remove("NOTIFY_SOCKET")
+            .env("KEYHOLDER_REDIS", redis.url(""))
+            .envs(env.iter().copied());
+        if mode == "write" && !args.contains(&"--signer") {
+            command.arg("--insecure-unsigned-write");
+        }
+        Lane::spawn(command)
+    }
+}
+
+/// A running lane.
+pub(super) struct Lane {
+    child: Child,
+    said: Arc<Mutex<Vec<String>>>,
+}
+
+impl Lane {
+    fn spawn(mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let said = Arc::<Mutex<Vec<String>>>::default();
+        let (lines, into) = (BufReader::new(child.stderr.take().unwrap()).lines(), said.clone());
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                into.lock().unwrap().push(line);
+            }
+        });
+        Self { child, said }
+    }
+
+    pub(super) fn said(&self) -> Vec<String> {
+        self.said.lock().unwrap().clone()
+    }
+
+    pub(super) fn wait_for(&self, words: &str) -> String {
+        until(&format!("the lane says {words:?}: {:?}", self.said()), || {
+            self.said().into_iter().find(|line| line.contains(words))
+        })
+    }
+
+    pub(super) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
+    }
+
+    /// SIGKILL: it can do nothing about it.
+    pub(super) fn die(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// SIGTERM, and its exit code.
+    pub(super) fn leave(mut self) -> Option<i32> {
+        self.signal(Signal::SIGTERM);
+        self.end()
+    }
+
+    pub(super) fn end(&mut self) -> Option<i32> {
+        until("the lane ends", || self.child.try_wait().unwrap()).code()
+    }
+
+    /// Kilobytes of resident memory.
+    pub(super) fn resident(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    /// Processor time so far, in clock ticks (10 ms each).
+    pub(super) fn ticks(&self) -> u64 {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The producers' and collectors' side of one queue.
+pub(super) struct Client {
+    pub(super) conn: redis::Connection,
+    pub(super) keys: Keys,
+}
+
+impl Client {
+    pub(super) fn new(redis: &Redis, mode: &str) -> Self {
+        Self::over(redis.conn(), mode)
+    }
+
+    pub(super) fn over(conn: redis::Connection, mode: &str) -> Self {
+        let node = "mars".parse().unwrap();
+        let queue = if mode == "read" { QueueName::read(&node) } else { QueueName::write(&node) };
+        Self { conn, keys: Keys::of(&queue) }
+    }
+
+    pub(super) fn push(&mut self, raw: &[u8]) {
+        redis::cmd("LPUSH").arg(&self.keys.queue).arg(raw).exec(&mut self.conn).unwrap();
+    }
+
+    pub(super) fn task(&mut self, id: &str, action: &str, params: &str) {
+        self.push(task(id, action, params).as_bytes());
+    }
+
+    pub(super) fn length(&mut self, key: &str) -> u64 {
+        redis::cmd("LLEN").arg(key).query(&mut self.conn).unwrap()
+    }
+
+    pub(super) fn results(&mut self) -> Vec<TaskResult> {
+        let mut all: Vec<String> =
+            redis::cmd("LRANGE").arg(&self.keys.results).arg(0).arg(-1).query(&mut self.conn).unwrap();
+        all.reverse();
+        all.iter().map(|one| serde_json::from_str(one).unwrap()).collect()
+    }
+
+    pub(super) fn dead(&mut self) -> Vec<serde_json::Value> {
+        let all: Vec<String> =
+            redis::cmd("LRANGE").arg(&self.keys.dead).arg(0).arg(-1).query(&mut self.conn).unwrap();
+        all.iter().map(|one| serde_json::from_str(one).unwrap()).collect()
+    }
+
+    pub(super) fn result(&mut self, id: &str) -> TaskResult {
+        let key = self.keys.result(id);
+        until(&format!("a result of {id}"), || {
+            let result: Option<String> = redis::cmd("GET").arg(&key).query(&mut self.conn).unwrap();
+            result.map(|json| serde_json::from_str(&json).unwrap())
+        })
+    }
+}
+
+pub(super) fn task(id: &str, action: &str, params: &str) -> String {
+    let now = jiff::Timestamp::now();
+    format!(r#"{{"id":"{id}","action":"{action}","params":{params},"by":"test","issued_at":"{now:.3}"}}"#)
+}
+
+/// Numbers that are the same in every run with the same seed.
+pub(super) struct Dice(u64);
+
+impl Dice {
+    /// From the environment if it says so.
+    pub(super) fn new() -> Self {
+        let seed =
+            std::env::var("KEYHOLDER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_261_129);
+        println!("KEYHOLDER_SEED={seed}");
+        Self(seed)
+    }
+
+    pub(super) fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}

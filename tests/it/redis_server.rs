@@ -1,0 +1,115 @@
+//! A real server for the tests that need one.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// A `redis-server` of our own on a port of its own.
+pub(crate) struct Redis {
+    child: Child,
+    port: u16,
+    dir: TempDir,
+    args: Vec<String>,
+}
+
+impl Redis {
+    pub(crate) fn start(args: &[&str]) -> Self {
+        Self::start_at("--port", args)
+    }
+
+    pub(crate) fn start_at(port_option: &str, args: &[&str]) -> Self {
+        // Somebody else may take the free port in between; then the server ends at once and another is tried.
+        for _ in 0..10 {
+            let dir = TempDir::new().unwrap();
+            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let mut child = spawn(port_option, port, dir.path(), args);
+            let until = Instant::now() + DEADLINE;
+            while child.try_wait().unwrap().is_none() {
+                if ready(port, port_option == "--port") {
+                    let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+                    return Self { child, port, dir, args };
+                }
+                assert!(Instant::now() < until, "redis-server does not come up");
+                std::thread::yield_now();
+            }
+        }
+        panic!("redis-server ends as soon as it is started with {args:?}");
+    }
+
+    pub(crate) fn url(&self, userinfo: &str) -> String {
+        format!("redis://{userinfo}127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        self.child.id().try_into().unwrap()
+    }
+
+    /// As a power cut: nothing is written any more.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// After [`kill`](Self::kill): the same server with what its files had.
+    pub(crate) fn come_back(&mut self) {
+        let until = Instant::now() + DEADLINE;
+        self.child = spawn("--port", self.port, self.dir.path(), &self.args);
+        let client = redis::Client::open(self.url("")).unwrap();
+        // It answers before it has loaded its data, but only with a refusal.
+        while client.get_connection().and_then(|mut conn| redis::cmd("PING").exec(&mut conn)).is_err() {
+            assert!(self.child.try_wait().unwrap().is_none(), "redis-server does not come back");
+            assert!(Instant::now() < until, "redis-server does not come back in time");
+            std::thread::yield_now();
+        }
+    }
+
+    pub(crate) fn conn(&self) -> redis::Connection {
+        let client = redis::Client::open(self.url("")).unwrap();
+        client.get_connection_with_timeout(DEADLINE).unwrap()
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether it answers, if only with a refusal. A listening port alone is not enough: it listens before it has read its
+/// users, and may yet end over them.
+fn ready(port: u16, plain: bool) -> bool {
+    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
+    let answers = |stream: &mut TcpStream| {
+        stream.write_all(b"PING\r\n")?;
+        stream.read(&mut [0; 16])
+    };
+    !plain || answers(&mut stream).is_ok_and(|read| read > 0)
+}
+
+fn spawn(port_option: &str, port: u16, dir: &Path, args: &[impl AsRef<std::ffi::OsStr>]) -> Child {
+    Command::new("redis-server")
+        .args([port_option, &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"])
+        .arg(dir)
+        .args(args)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect(
+            "redis-server is missing, and these tests need it: \
+             apt-get install -y --no-install-recommends redis-server",
+        )
+}
