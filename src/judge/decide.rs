@@ -219,6 +219,7 @@ impl Turn<'_> {
             Ending::Started(invocation) => self.settle(invocation, episode),
             Ending::Failed => self.failed(episode),
             Ending::Refused(obstacle) => self.strand(obstacle),
+            Ending::Untouched => self.go(Phase::Watching),
         }
     }
 

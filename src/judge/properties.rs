@@ -36,6 +36,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (0u8..4).prop_map(|n| Ending::Started(InvocationId::from_bytes([n; 16]))),
         3 => Just(Ending::Failed),
         1 => Just(Ending::Refused(Obstacle::NotFound)),
+        1 => Just(Ending::Untouched),
     ];
     let wish = (proptest::option::of(0u8..4), any::<bool>())
         .prop_map(|(run, force)| Wish { expect: run.map(|n| InvocationId::from_bytes([n; 16])), force });

@@ -129,6 +129,8 @@ pub enum Ending {
     Failed,
     /// systemd refused to start it.
     Refused(Obstacle),
+    /// systemd refused to stop it first, and it runs on.
+    Untouched,
 }
 
 /// What is to be done; the supervisor carries it out.

@@ -90,6 +90,14 @@ pub fn follow(to: Endpoint, identity: Identity, hello: Hello, events: mpsc::Send
 }
 
 impl PeerHandle {
+    /// A handle that follows nobody, for tests of what is kept beside it.
+    #[cfg(test)]
+    pub(crate) fn idle() -> Self {
+        let follower = Arc::new(Follower(tokio::spawn(async {}).abort_handle()));
+        let (_, link) = watch::channel(None);
+        Self { node: "mars".parse().unwrap(), link, wanted: Arc::default(), _follower: follower }
+    }
+
     /// The peer.
     pub fn node(&self) -> &NodeName {
         &self.node

@@ -6,7 +6,7 @@ mod mend;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::db::{self, Db, Saved};
 use super::handle::{Ask, Shared, StoreError};
@@ -16,6 +16,9 @@ use crate::journal::{Event, Line, Mail, Priority, Record, Stamped, Stamper};
 use crate::peer::wire::AuditLine;
 use crate::vocabulary::{Moment, NodeName, WorkerName};
 
+/// How long the writer lets records gather before it writes them. They come while an act is under way, and a worker that
+/// is being brought back needs the processors more than its record does; the act and its outcome become one transaction.
+const LET_ACT: Duration = Duration::from_millis(20);
 /// How often the audit is trimmed, in records.
 const TRIM_EVERY: i64 = 1000;
 
@@ -109,6 +112,9 @@ impl Writer {
             let more = match mail {
                 Ok(mail) => {
                     self.take(mail);
+                    if asks.is_empty() {
+                        asks = self.gather();
+                    }
                     true
                 }
                 Err(RecvTimeoutError::Timeout) => true,
@@ -120,6 +126,22 @@ impl Writer {
                 return;
             }
         }
+    }
+
+    /// Takes what comes within [`LET_ACT`], or until somebody asks something.
+    fn gather(&mut self) -> Vec<Ask> {
+        let until = Instant::now() + LET_ACT;
+        while self.pending.len() < self.settings.pending {
+            let Ok(mail) = self.from.recv_timeout(until.saturating_duration_since(Instant::now())) else {
+                break;
+            };
+            self.take(mail);
+            let asks = self.shared.take_asks();
+            if !asks.is_empty() {
+                return asks;
+            }
+        }
+        Vec::new()
     }
 
     /// Empties the queue, as far as what is in it can be kept.

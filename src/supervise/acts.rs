@@ -2,7 +2,7 @@
 
 use super::core::{Core, Done};
 use crate::journal::{Event as Kind, Priority, Record, last_lines};
-use crate::judge::{Ending, Event, Observation, Obstacle};
+use crate::judge::{Ending, Event, Health, Observation, Obstacle};
 use crate::peer::wire::{Outcome, RelaunchFailed, Relaunched, Verdict};
 use crate::systemd::{NotStartable, Relaunch, RelaunchError};
 use crate::vocabulary::{InvocationId, Moment, UnitName, WorkerName, human};
@@ -69,7 +69,11 @@ impl Core {
             worker.seen = Observation::Unit(unit);
         }
         let took = human(end.took);
-        let ending = ending(&end.result);
+        let mut ending = ending(&end.result);
+        if ending == Ending::Refused(Obstacle::RefusesManualStart) && worker.health == Health::Healthy {
+            // Only a unit that is up can be refused its stop; it has not fallen, and nothing is stranded.
+            ending = Ending::Untouched;
+        }
         let (priority, text) = match &end.result {
             Ok(invocation) => {
                 let glass = if end.break_glass { ", through systemctl since the bus is gone" } else { "" };

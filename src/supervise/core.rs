@@ -11,7 +11,7 @@ use super::neighbours::Neighbour;
 use super::worker::Worker;
 use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record, Recorder};
-use crate::judge::{Action, Event, Host, Observation, Terms, WorkerState, classify, decide};
+use crate::judge::{Action, Event, Host, Observation, Phase, Terms, WorkerState, classify, decide};
 use crate::peer::desk::Update;
 use crate::peer::wire::Verdict;
 use crate::store::StoreHandle;
@@ -147,6 +147,11 @@ impl Core {
         changed
     }
 
+    /// Whether a relaunch is in flight.
+    pub(super) fn is_acting(&self) -> bool {
+        self.workers.values().any(|worker| matches!(worker.state.phase, Phase::Repairing { .. }))
+    }
+
     fn save(&self, name: &WorkerName) {
         let Some(worker) = self.workers.get(name) else { return };
         match serde_json::to_string(&worker.state) {
@@ -241,11 +246,13 @@ impl Core {
             self.publish_node(now);
         }
         let errands = self.errands(now);
+        let returns = self.await_return(now);
         self.workers
             .values()
             .filter_map(|worker| worker.state.wake(&worker.spec.policy))
             .filter(|at| *at > now)
             .chain(errands)
+            .chain(returns)
             .min()
     }
 

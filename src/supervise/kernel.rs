@@ -66,26 +66,28 @@ pub fn sockets() -> Result<Listeners, InheritError> {
     Ok(sockets)
 }
 
-/// Lets go of the code that only the start needed: the pages of programs and libraries that are mapped into this process
+/// Lets go of the code that only the start or the last act needed: the pages of programs and libraries that are mapped into this process
 /// leave its resident set, and what is needed again comes back from the page cache, a minor fault per 64 KiB. Nothing
 /// depends on it, so a kernel that refuses is left alone.
-pub fn let_go_of_startup_code() {
+pub fn let_go_of_idle_code() {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     for (start, length) in maps.lines().filter_map(code) {
         let Some(address) = NonNull::new(start as *mut c_void) else { continue };
-        // SAFETY: `code` lets pass only private mappings of files that can be read and executed but not written. Such a
-        // page holds what is in the file and nothing else, so dropping it loses nothing: the next access reads it again.
-        // (Relocated data is mapped without the right to execute and never gets here.)
+        // SAFETY: `code` lets pass only private mappings of files that were never writable. Such a page holds what is in the
+        // file and nothing else, so dropping it loses nothing: the next access reads it again.
         let _ = unsafe { madvise(address, length, MmapAdvise::MADV_DONTNEED) };
     }
 }
 
-/// Where a line of `/proc/self/maps` has code that was mapped from a file: its start and its length.
+/// Where a line of `/proc/self/maps` has code that was mapped from a file: its start and its length. That is a program's
+/// executable segment, and its constants: the read-only segment with which the file begins. What is read-only further on
+/// was written by the loader first (RELRO) and is no business of ours.
 fn code(line: &str) -> Option<(usize, usize)> {
     let mut fields = line.split_ascii_whitespace();
-    let (range, rights) = (fields.next()?, fields.next()?);
-    let file = fields.nth(3)?;
-    if rights != "r-xp" || !file.starts_with('/') {
+    let (range, rights, offset) = (fields.next()?, fields.next()?, fields.next()?);
+    let file = fields.nth(2)?;
+    let begins = offset.bytes().all(|digit| digit == b'0');
+    if !(rights == "r-xp" || rights == "r--p" && begins) || !file.starts_with('/') {
         return None;
     }
     let (start, end) = range.split_once('-')?;
@@ -100,8 +102,9 @@ mod tests {
     #[test]
     fn only_code_from_files_is_let_go_of() {
         assert_eq!(code("1000-3000 r-xp 00002000 08:01 17 /usr/bin/keyholder"), Some((0x1000, 0x2000)));
+        assert_eq!(code("1000-3000 r--p 00000000 08:01 17 /usr/bin/keyholder"), Some((0x1000, 0x2000)));
         for line in [
-            "1000-3000 r--p 00000000 08:01 17 /usr/bin/keyholder",
+            "1000-3000 r--p 00004000 08:01 17 /usr/bin/keyholder",
             "1000-3000 rw-p 00000000 08:01 17 /usr/bin/keyholder",
             "1000-3000 r-xs 00000000 08:01 17 /usr/bin/keyholder",
             "1000-3000 r-xp 00000000 00:00 0 [vdso]",
@@ -113,14 +116,14 @@ mod tests {
     }
 
     #[test]
-    fn the_process_runs_on_without_its_startup_code() {
+    fn the_process_runs_on_without_its_idle_code() {
         let resident = || {
             let status = std::fs::read_to_string("/proc/self/status").unwrap();
             let line = status.lines().find(|line| line.starts_with("RssFile:")).unwrap().to_owned();
             line.split_ascii_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
         };
         let before = resident();
-        let_go_of_startup_code();
+        let_go_of_idle_code();
         assert!(resident() < before);
     }
 }

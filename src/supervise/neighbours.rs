@@ -21,6 +21,21 @@ pub(super) struct Neighbour {
     run: Option<BootNonce>,
     degraded: Vec<String>,
     workers: BTreeMap<WorkerName, Seen>,
+    /// What its silence would mean had it not said goodbye.
+    excused: Option<(NodeState, String)>,
+}
+
+/// How long a node that said goodbye may stay away before its silence counts: a reboot with a long file system check.
+const AWAY_AT_MOST: Duration = Duration::from_secs(600);
+
+/// Whether a node that said goodbye is waited for.
+pub(super) enum Return {
+    /// No.
+    NotAwaited,
+    /// Until then.
+    Due(Moment),
+    /// It has stayed away too long; its silence means this.
+    Overdue(NodeState, String),
 }
 
 /// A worker of a watched node.
@@ -60,6 +75,30 @@ impl Neighbour {
             run: None,
             degraded: Vec::new(),
             workers: BTreeMap::new(),
+            excused: None,
+        }
+    }
+
+    /// It is silent after its goodbye.
+    pub(super) fn silent_since_goodbye(&mut self, state: NodeState, why: String) {
+        self.excused = Some((state, why));
+    }
+
+    /// Whether its goodbye still excuses its silence.
+    pub(super) fn overdue(&self, now: Moment) -> Return {
+        let due = self.since + AWAY_AT_MOST;
+        match (self.state, &self.excused) {
+            (NodeState::Leaving, Some(_)) if now < due => Return::Due(due),
+            (NodeState::Leaving, Some((state, why))) => Return::Overdue(*state, why.clone()),
+            (
+                NodeState::Up
+                | NodeState::Starting
+                | NodeState::Leaving
+                | NodeState::SupervisorDead
+                | NodeState::Unreachable
+                | NodeState::Unknown,
+                _,
+            ) => Return::NotAwaited,
         }
     }
 
@@ -68,6 +107,7 @@ impl Neighbour {
         let changed = self.state != state;
         if changed {
             self.since = now;
+            self.excused = None;
         }
         self.state = state;
         self.why = why;
@@ -188,5 +228,23 @@ impl Neighbour {
 
     pub(super) fn since(&self) -> Moment {
         self.since
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_goodbye_excuses_silence_for_a_while_and_not_for_ever() {
+        let mut mars = Neighbour::new(PeerHandle::idle(), Moment::from_millis(0));
+        let at = |secs: u64| Moment::from_millis(secs * 1000);
+        mars.turn(NodeState::Leaving, "goodbye".to_owned(), at(10));
+        assert!(matches!(mars.overdue(at(10_000)), Return::NotAwaited), "it still answers");
+        mars.silent_since_goodbye(NodeState::Unreachable, "no answer".to_owned());
+        assert!(matches!(mars.overdue(at(11)), Return::Due(due) if due == at(610)));
+        assert!(matches!(mars.overdue(at(610)), Return::Overdue(NodeState::Unreachable, _)));
+        mars.turn(NodeState::Up, "back".to_owned(), at(700));
+        assert!(matches!(mars.overdue(at(10_000)), Return::NotAwaited));
     }
 }

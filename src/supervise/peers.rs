@@ -3,13 +3,46 @@
 use std::sync::Arc;
 
 use super::core::Core;
-use super::neighbours::Neighbour;
+use super::neighbours::{Neighbour, Return};
 use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record};
 use crate::peer::desk::Update;
 use crate::peer::watch::{PeerEvent, PeerHandle, PeerNews};
 use crate::peer::wire::NodeState;
 use crate::vocabulary::{Moment, NodeName, human};
+
+/// What is recorded of a neighbour: the kind, how urgent it is, and a sentence.
+type News = (Kind, Priority, String);
+
+/// A neighbour fell silent.
+fn lost(
+    node: &NodeName,
+    neighbour: &mut Neighbour,
+    state: NodeState,
+    why: String,
+    now: Moment,
+) -> Option<News> {
+    if !neighbour.turn(state, why.clone(), now) {
+        return None;
+    }
+    Some(match state {
+        NodeState::Unreachable => (
+            Kind::Alert,
+            Priority::Error,
+            format!(
+                "{node} cannot be reached: its host is down or cut off, which look the same from here. If it stays so, someone must go there ({why})"
+            ),
+        ),
+        NodeState::SupervisorDead => (
+            Kind::Peer,
+            Priority::Warning,
+            format!("the supervisor of {node} does not answer though its host does; knocking: {why}"),
+        ),
+        NodeState::Up | NodeState::Starting | NodeState::Leaving | NodeState::Unknown => {
+            (Kind::Peer, Priority::Warning, format!("{node}: {why}"))
+        }
+    })
+}
 
 impl Core {
     /// One node's watch task has news.
@@ -19,23 +52,32 @@ impl Core {
         let before = neighbour.state();
         let changed = match what {
             PeerNews::Connected(hello) => {
-                let anew = neighbour.hello(hello);
-                let silent = human(now.since(neighbour.since()));
-                let back = neighbour.turn(NodeState::Up, "its supervisor answers".to_owned(), now);
-                let text = match (back, before == NodeState::Unknown, anew) {
-                    (true, false, _) => Some(format!("{node} answers again after {silent}")),
-                    (true, true, _) => Some(format!("{node} answers")),
-                    // Too quick for a loss to be noticed, but somebody should know of it.
-                    (false, _, true) => Some(format!("the supervisor of {node} died or was restarted; a new run of it answered the knock")),
-                    (false, _, false) => None,
-                };
-                text.map(|text| (Kind::Peer, Priority::Notice, text))
+                // The snapshot that follows says what state it is in. A new run after no noticed loss was too quick for a
+                // watcher to see, but somebody should know of it.
+                (neighbour.hello(hello) && before == NodeState::Up).then(|| {
+                    let text = format!(
+                        "the supervisor of {node} died or was restarted; a new run of it answered the knock"
+                    );
+                    (Kind::Peer, Priority::Notice, text)
+                })
             }
             PeerNews::Snapshot(report) => {
-                neighbour.turn(report.state, report.why.clone(), now);
+                let silent = human(now.since(neighbour.since()));
+                let turned = neighbour.turn(report.state, report.why.clone(), now);
                 neighbour.snapshot(report, now);
                 let report = neighbour.report(&node, now);
                 self.publish_all(Update::Node(report));
+                let text = match before {
+                    NodeState::Up | NodeState::Starting => None,
+                    NodeState::Unknown => Some(format!("{node} answers")),
+                    NodeState::Leaving | NodeState::SupervisorDead | NodeState::Unreachable => {
+                        Some(format!("{node} answers again after {silent}"))
+                    }
+                };
+                if let Some(text) = text.filter(|_| turned) {
+                    let record = Record::local(Kind::Peer, Priority::Notice, node.as_str(), text);
+                    self.recorder.record(record);
+                }
                 None
             }
             PeerNews::Change(report) => {
@@ -45,23 +87,44 @@ impl Core {
             }
             PeerNews::Leaving => neighbour
                 .turn(NodeState::Leaving, "it said that it shuts down or reboots".to_owned(), now)
-                .then(|| (Kind::Peer, Priority::Notice, format!("{node} shuts down or reboots, and said so"))),
-            // A node that said goodbye is silent because it left, until it is heard from again.
-            PeerNews::Lost { .. } if before == NodeState::Leaving => None,
-            PeerNews::Lost { state, why } => neighbour.turn(state, why.clone(), now).then(|| {
-                let text = match state {
-                    NodeState::SupervisorDead => format!("the supervisor of {node} does not answer though its host does; knocking: {why}"),
-                    NodeState::Unreachable => format!("{node} cannot be reached: its host is down or cut off, which look the same from here. If it stays so, someone must go there ({why})"),
-                    NodeState::Up | NodeState::Starting | NodeState::Leaving | NodeState::Unknown => format!("{node}: {why}"),
-                };
-                let priority = if state == NodeState::Unreachable { Priority::Error } else { Priority::Warning };
-                (if state == NodeState::Unreachable { Kind::Alert } else { Kind::Peer }, priority, text)
-            }),
+                .then(|| {
+                    (Kind::Peer, Priority::Notice, format!("{node} shuts down or reboots, and said so"))
+                }),
+            // A node that said goodbye is silent because it left, for as long as that takes.
+            PeerNews::Lost { state, why } if before == NodeState::Leaving => {
+                neighbour.silent_since_goodbye(state, why);
+                None
+            }
+            PeerNews::Lost { state, why } => lost(&node, neighbour, state, why, now),
         };
-        if let Some((kind, priority, text)) = changed {
+        self.tell_of(&node, changed, now);
+    }
+
+    /// A neighbour that said goodbye and has not come back in good time is no longer excused. Returns when to look again.
+    pub(super) fn await_return(&mut self, now: Moment) -> Option<Moment> {
+        let mut wake = None::<Moment>;
+        let mut told = Vec::new();
+        for (node, neighbour) in &mut self.neighbours {
+            match neighbour.overdue(now) {
+                Return::Due(at) => wake = Some(wake.map_or(at, |earlier| earlier.min(at))),
+                Return::Overdue(state, why) => {
+                    let why = format!("it said that it shuts down or reboots and has not come back; {why}");
+                    told.push((node.clone(), lost(node, neighbour, state, why, now)));
+                }
+                Return::NotAwaited => {}
+            }
+        }
+        for (node, news) in told {
+            self.tell_of(&node, news, now);
+        }
+        wake
+    }
+
+    fn tell_of(&self, node: &NodeName, news: Option<News>, now: Moment) {
+        if let Some((kind, priority, text)) = news {
             self.recorder.record(Record::local(kind, priority, node.as_str(), text));
-            if let Some(neighbour) = self.neighbours.get(&node) {
-                self.publish_all(Update::Node(neighbour.report(&node, now)));
+            if let Some(neighbour) = self.neighbours.get(node) {
+                self.publish_all(Update::Node(neighbour.report(node, now)));
             }
         }
     }

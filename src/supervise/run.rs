@@ -193,15 +193,26 @@ async fn supervise(
     fleet_tx: &Published<Arc<Fleet>>,
     follow: &Follow,
 ) -> Result<(), SuperviseError> {
-    let mut started_up = false;
+    // Whether there was anything since the last quiet moment; the start counts.
+    let mut busy = true;
     loop {
         let now = Moment::now();
         let due = core.tick(now);
-        notifier.status(core.status_line(now));
+        // Each new text is work for PID 1, which has better things to do while it brings a worker back.
+        if !core.is_acting() {
+            notifier.status(core.status_line(now));
+        }
         notifier.passed();
         let sleep = due.map_or(notifier.at_most(), |due| due.since(now).min(notifier.at_most()));
         let woke = inbox.next(sleep).await;
         let now = Moment::now();
+        if let Woke::Time = woke {
+            if std::mem::take(&mut busy) {
+                kernel::let_go_of_idle_code();
+            }
+        } else {
+            busy = true;
+        }
         match woke {
             Woke::Systemd(SystemdEvent::Observed { unit, observation }) => {
                 core.observed(&unit, &observation, now)
@@ -218,11 +229,6 @@ async fn supervise(
             // A supervisor without its door is deaf; systemd starts one that hears.
             Woke::DoorClosed(Ok(Err(error))) => return Err(SuperviseError::Door(error)),
             Woke::DoorClosed(Ok(Ok(())) | Err(_)) => return Err(SuperviseError::DoorEnded),
-            // The first quiet moment: the start is over, and its code need not stay in memory.
-            Woke::Time if !started_up => {
-                started_up = true;
-                kernel::let_go_of_startup_code();
-            }
             Woke::Time => {}
         }
     }
