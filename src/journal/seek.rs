@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::prove::{self, Around, Proof, READ_UNIT, Rec, TRANSITION, WRITE_UNIT};
 use super::read::{JOURNALCTL, ReadError};
@@ -19,6 +19,10 @@ const DEADLINE: Duration = Duration::from_secs(8);
 const MAX_OUTPUT: usize = 2 << 20;
 /// The longest line; longer ones count as records that could not be read.
 const MAX_LINE: usize = 64 << 10;
+
+/// How often a record is looked for that is not there, and how long after another.
+const LOOKS: u32 = 4;
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// What was read, oldest first, and whether that is all there is.
 struct Read {
@@ -36,9 +40,7 @@ struct Read {
 pub async fn prove(task: &TaskId, expected: Option<Mode>) -> Result<Proof, ReadError> {
     let until = Instant::now() + DEADLINE;
     let search = async {
-        // Evidence that journald has not written yet is none; it answers when everything until now is.
-        ask(&["--sync".to_owned()], usize::MAX).await?;
-        let claims = ask(&question([vec![format!("KEYHOLDER_TASK_ID={task}")]]), usize::MAX).await?;
+        let claims = claims(task).await?;
         let Some(boot) = prove::boot_of(&claims.records).map(|boot| format!("_BOOT_ID={boot}")) else {
             return Ok(prove::prove(task, expected, &claims.records, &Around::default(), claims.whole));
         };
@@ -53,6 +55,22 @@ pub async fn prove(task: &TaskId, expected: Option<Mode>) -> Result<Proof, ReadE
         Ok(prove::prove(task, expected, &claims.records, &Around { records: around.records, first }, whole))
     };
     timeout_at(until, search).await.unwrap_or(Err(ReadError::Late))
+}
+
+/// Everything that names the task. A lane hands its record to a thread and does not wait for it, so a result can be seen a
+/// moment before its record: if there is none yet it is looked for again.
+async fn claims(task: &TaskId) -> Result<Read, ReadError> {
+    let mut left = LOOKS;
+    loop {
+        // Evidence that journald has not written yet is none; it answers when everything until now is.
+        ask(&["--sync".to_owned()], usize::MAX).await?;
+        let claims = ask(&question([vec![format!("KEYHOLDER_TASK_ID={task}")]]), usize::MAX).await?;
+        left -= 1;
+        if left == 0 || prove::boot_of(&claims.records).is_some() {
+            return Ok(claims);
+        }
+        sleep(AGAIN).await;
+    }
 }
 
 /// A record matches if it has all fields of one of the groups (of a field given twice, either).

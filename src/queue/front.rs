@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
+use ring::digest::{SHA256, digest};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::error::{QueueError, mask};
@@ -73,38 +74,52 @@ impl Front {
         cmd.query_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))
     }
 
-    /// The result of task `id`, if there is one.
+    /// The result of a task, if there is one. A lane that does not believe a task's signature does not believe its id either,
+    /// and answers under the hash of its bytes.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
-    pub async fn result(&self, queue: &QueueName, id: &str) -> Result<Option<Vec<u8>>, QueueError> {
-        let mut cmd = redis::cmd("GET");
-        cmd.arg(Keys::of(queue).result(id));
-        cmd.query_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))
+    pub async fn result(&self, queue: &QueueName, id: &str, task: &[u8]) -> Result<Option<Vec<u8>>, QueueError> {
+        let keys = Keys::of(queue);
+        let hash: String = digest(&SHA256, task).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut pipe = redis::pipe();
+        pipe.cmd("GET").arg(keys.result(id)).cmd("GET").arg(keys.result(&format!("sha256:{hash}")));
+        let answer = pipe.query_async(&mut self.conn.clone()).await;
+        let (by_id, by_hash): (Option<Vec<u8>>, Option<Vec<u8>>) = answer.map_err(|e| self.wrong(&e))?;
+        Ok(by_id.or(by_hash))
     }
 
-    /// Waits for the result of task `id`; `None` if there is none within `time`. `look` hears now and then how long it has
-    /// been, for whoever waits with us.
+    /// Waits for the result of a task; `None` if there is none within `time`. `look` hears now and then how long it has
+    /// been, for whoever waits with us. A server that goes away and comes back in that time is connected to again.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect).
+    /// As [`connect`](Self::connect): what the server said last, if it does not come back.
     pub async fn wait(
-        &self,
+        &mut self,
         queue: &QueueName,
         id: &str,
+        task: &[u8],
         time: Duration,
         mut look: impl FnMut(Duration),
     ) -> Result<Option<Vec<u8>>, QueueError> {
         let (begun, mut pause) = (Instant::now(), ASK.0);
         loop {
-            if let Some(result) = self.result(queue, id).await? {
+            let answer = self.result(queue, id, task).await;
+            if let Ok(Some(result)) = answer {
                 return Ok(Some(result));
             }
             let passed = begun.elapsed();
             if passed >= time {
-                return Ok(None);
+                return answer;
             }
             look(passed);
+            if answer.is_err() {
+                sleep(ASK.1.min(time - passed)).await;
+                if let Ok(again) = Self::connect(&self.url).await {
+                    *self = again;
+                }
+                continue;
+            }
             sleep(pause.min(time - passed)).await;
             // Never later than by a fiftieth of the time that it has taken.
             pause = (passed / 50).clamp(ASK.0, ASK.1);

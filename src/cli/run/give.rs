@@ -81,9 +81,9 @@ pub(super) fn id() -> anyhow::Result<TaskId> {
 /// # Errors
 /// The server, or a result that is none.
 pub(super) async fn wait(
-    front: &Front,
+    front: &mut Front,
     step: &Checked,
-    id: &TaskId,
+    (id, task): (&TaskId, &[u8]),
     time: Duration,
     quiet: bool,
 ) -> anyhow::Result<Option<TaskResult>> {
@@ -91,7 +91,7 @@ pub(super) async fn wait(
     let mut drawn = Duration::ZERO;
     let queue = step.queue();
     let raw = front
-        .wait(&queue, id.as_str(), time, |passed| {
+        .wait(&queue, id.as_str(), task, time, |passed| {
             // Nothing for what is over at once; then four times a second.
             if shown && passed.saturating_sub(drawn) >= Duration::from_millis(250) {
                 drawn = passed;
@@ -109,7 +109,8 @@ pub(super) async fn wait(
     if !drawn.is_zero() {
         let _ = write!(io::stderr(), "\r\x1b[K");
     }
-    let Some(raw) = raw? else { return Ok(None) };
+    let raw = raw.with_context(|| format!("task {id} was given, and what came of it could not be asked"))?;
+    let Some(raw) = raw else { return Ok(None) };
     let result = serde_json::from_slice(&raw).with_context(|| {
         format!("the result of {id} is none: does the lane of {} run another version?", step.node)
     })?;

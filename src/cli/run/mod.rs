@@ -117,9 +117,9 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let giver = give::Giver::new(&args.key, by(&args), &fleet, &checked)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let exit = runtime.block_on(async {
-        let front = Front::connect(&url).await?;
+        let mut front = Front::connect(&url).await?;
         for (n, step) in checked.iter().enumerate() {
-            let exit = one(&args, &front, &giver, n, step).await?;
+            let exit = one(&args, &mut front, &giver, n, step).await?;
             if exit != Exit::Ok {
                 let left = checked.len() - n - 1;
                 if left > 0 {
@@ -161,7 +161,7 @@ fn by(args: &RunArgs) -> String {
 
 async fn one(
     args: &RunArgs,
-    front: &Front,
+    front: &mut Front,
     giver: &give::Giver,
     n: usize,
     step: &Checked,
@@ -186,7 +186,7 @@ async fn one(
         return Ok(Exit::Ok);
     }
     let time = args.timeout.unwrap_or(step.timeout + PATIENCE);
-    let Some(result) = give::wait(front, step, &id, time, args.json).await? else {
+    let Some(result) = give::wait(front, step, (&id, &task), time, args.json).await? else {
         if args.json {
             screen::print(&screen::json(&told)?)?;
         }

@@ -1,6 +1,6 @@
 //! `keyholder run` and `keyholder queue` against a real server and a real lane.
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -30,7 +30,11 @@ struct Scene {
 impl Scene {
     /// `more` is for the top of the fleet file.
     fn new(more: &str) -> Self {
-        let scene = Self { rig: Rig::new(ACTIONS), redis: Redis::start(&[]) };
+        Self::with(more, Redis::start(&[]))
+    }
+
+    fn with(more: &str, redis: Redis) -> Self {
+        let scene = Self { rig: Rig::new(ACTIONS), redis };
         scene.rig.program("hello", "echo \"hello $1\"; printf '\\033[2J' >&2");
         scene.rig.program("note", "echo noted >>DIR/log");
         scene.rig.program("fail", "exit 7");
@@ -48,15 +52,20 @@ impl Scene {
 
     /// Runs keyholder; `DIR` in an argument is the scene's directory.
     fn keyholder(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
         let dir = self.rig.dir.path().to_str().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_keyholder"));
         command.args(args.iter().map(|arg| arg.replace("DIR", dir))).env_remove("KEYHOLDER_REDIS");
-        command.output().unwrap()
+        command
     }
 
     fn run(&self, args: &[&str]) -> Told {
-        let files = ["--fleet", "DIR/fleet.yaml", "--key", "DIR/task.pem"];
-        Told::of(self.keyholder(&[&["run"], args, &files[..]].concat()))
+        let files = ["--timeout", "20s", "--fleet", "DIR/fleet.yaml", "--key", "DIR/task.pem"];
+        let files = if args.iter().any(|arg| ["--timeout", "--no-wait"].contains(arg)) { &files[2..] } else { &files };
+        Told::of(self.keyholder(&[&["run"], args, files].concat()))
     }
 
     fn queue(&self, args: &[&str]) -> Told {
@@ -200,4 +209,39 @@ fn without_anybody_to_keep_the_record_a_dead_letter_stays_where_it_is() {
     assert_eq!(scene.queue(&["drop", "zz", "--why", "a test"]).code, Some(1));
     assert_eq!(scene.queue(&["drop", &hash]).code, Some(2));
     assert_eq!(client.dead().len(), 1);
+}
+
+#[test]
+fn a_server_that_dies_and_comes_back_while_a_result_is_waited_for_is_asked_again() {
+    let mut scene = Scene::with("", Redis::start(&["--appendonly", "yes", "--appendfsync", "always"]));
+    let args = ["run", "mars", "note", "--timeout", "25s", "--fleet", "DIR/fleet.yaml", "--key", "DIR/task.pem"];
+    let waits = scene.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until("the task waits", || (scene.waiting() == [1, 0]).then_some(()));
+    scene.redis.kill();
+    scene.redis.come_back();
+    let _lane = scene.lane("write");
+    let told = Told::of(waits.wait_with_output().unwrap());
+    assert!(told.code == Some(0) && told.err.contains("mars note: ok"), "{told:?}");
+    assert_eq!(scene.rig.log(), ["noted"]);
+}
+
+#[test]
+fn who_gives_and_who_looks_get_by_with_the_users_of_their_roles() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/catalogs/redis-users.acl");
+    let scene = Scene::with("", Redis::start(&["--include", file]));
+    let url = |user: &str| scene.redis.url(&format!("{user}:CHANGE-ME@"));
+    let lane = ("KEYHOLDER_REDIS", url("lane-write"));
+    let _lane = scene.rig.lane_with("write", &scene.redis, &[], &[(lane.0, &lane.1)]);
+    let asked = |user: &str, args: &[&str]| {
+        let files = ["--fleet", "DIR/fleet.yaml"];
+        let mut command = scene.command(&[args, &files].concat());
+        Told::of(command.env("KEYHOLDER_REDIS", url(user)).output().unwrap())
+    };
+    let run = ["run", "mars", "note", "--key", "DIR/task.pem", "--timeout", "20s"];
+    let told = asked("producer", &run);
+    // The lane here knows no key, so what is signed is nobody's word; that it says so is all that is wanted.
+    assert!(told.code == Some(5) && told.err.contains("unsigned: no key"), "{told:?}");
+    let told = asked("watcher", &["queue", "mars"]);
+    assert!(told.code == Some(0) && told.out.contains("served by host"), "{told:?}");
+    assert_eq!(asked("watcher", &run).code, Some(1), "who looks gives nothing");
 }
