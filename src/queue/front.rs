@@ -79,7 +79,12 @@ impl Front {
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
-    pub async fn result(&self, queue: &QueueName, id: &str, task: &[u8]) -> Result<Option<Vec<u8>>, QueueError> {
+    pub async fn result(
+        &self,
+        queue: &QueueName,
+        id: &str,
+        task: &[u8],
+    ) -> Result<Option<Vec<u8>>, QueueError> {
         let keys = Keys::of(queue);
         let hash: String = digest(&SHA256, task).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
         let mut pipe = redis::pipe();

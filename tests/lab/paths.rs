@@ -196,6 +196,21 @@ fn a_task_takes_the_path_that_the_catalog_names_and_the_journal_proves_it() {
     wait("the lane is back", SOON, || {
         (lab.property("mars", "keyholder-lane-write", "ActiveState") == "active").then_some(())
     });
+    let again = task.replace("service.restart", "service.logs").replacen("\"}", "\",\"lines\":1}", 1);
+    lab.sh("ai-core", &format!("redis-cli -h 192.0.2.40 LPUSH tasks:maintenance:mars:read '{again}'"));
+    wait("the second task of one id is dead-lettered", SOON, || {
+        lab.sh("ai-core", "keyholder queue mars").contains("dead      w-in-r").then_some(())
+    });
+    let given = lab.sh("ai-core", "keyholder queue mars requeue w-in-r --why 'an id of its own'");
+    let given = given.trim().rsplit(' ').next().unwrap_or_default().to_owned();
+    wait("it has run under an id of its own", SOON, || {
+        lab.sh(
+            "ai-core",
+            &format!("redis-cli -h 192.0.2.40 GET '{{tasks:maintenance:mars:read}}:result:{given}'"),
+        )
+        .contains(r#""status":"ok""#)
+        .then_some(())
+    });
     lab.sh("ai-core", "redis-cli -h 192.0.2.40 LPUSH tasks:maintenance:mars '{'");
     let dead = wait("it is dead-lettered", SOON, || {
         let seen = lab.sh("ai-core", "keyholder queue mars --json");
@@ -207,7 +222,7 @@ fn a_task_takes_the_path_that_the_catalog_names_and_the_journal_proves_it() {
         !lab.try_sh("ai-core", &format!("keyholder queue mars requeue {short} --why x")).status.success()
     );
     lab.sh("ai-core", &format!("keyholder queue mars drop {short} --why 'a test of mine'"));
-    assert!(lab.sh("ai-core", "keyholder queue mars").contains("0 dead-lettered"));
+    assert_eq!(lab.sh("ai-core", "keyholder queue mars").matches("0 dead-lettered").count(), 2);
     let audit = lab.sh("ai-core", "keyholder audit");
     assert!(
         audit.contains(&format!("drop of the dead-lettered task {dead}")) && audit.contains("a test of mine"),

@@ -64,7 +64,11 @@ impl Scene {
 
     fn run(&self, args: &[&str]) -> Told {
         let files = ["--timeout", "20s", "--fleet", "DIR/fleet.yaml", "--key", "DIR/task.pem"];
-        let files = if args.iter().any(|arg| ["--timeout", "--no-wait"].contains(arg)) { &files[2..] } else { &files };
+        let files = if args.iter().any(|arg| ["--timeout", "--no-wait"].contains(arg)) {
+            &files[2..]
+        } else {
+            &files
+        };
         Told::of(self.keyholder(&[&["run"], args, files].concat()))
     }
 
@@ -214,7 +218,8 @@ fn without_anybody_to_keep_the_record_a_dead_letter_stays_where_it_is() {
 #[test]
 fn a_server_that_dies_and_comes_back_while_a_result_is_waited_for_is_asked_again() {
     let mut scene = Scene::with("", Redis::start(&["--appendonly", "yes", "--appendfsync", "always"]));
-    let args = ["run", "mars", "note", "--timeout", "25s", "--fleet", "DIR/fleet.yaml", "--key", "DIR/task.pem"];
+    let args =
+        ["run", "mars", "note", "--timeout", "25s", "--fleet", "DIR/fleet.yaml", "--key", "DIR/task.pem"];
     let waits = scene.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     until("the task waits", || (scene.waiting() == [1, 0]).then_some(()));
     scene.redis.kill();
