@@ -157,7 +157,7 @@ fn fleet_at(path: &Path, needed: bool) -> anyhow::Result<Option<fleet::Fleet>> {
     if !needed && !path.exists() {
         return Ok(None);
     }
-    Ok(Some(fleet::Fleet::load(path).context("the fleet file is not valid")?.fleet))
+    Ok(Some(fleet::Fleet::load_of_root(path).context("the fleet file is not valid")?.fleet))
 }
 
 #[cfg(test)]

@@ -26,8 +26,20 @@ impl Fleet {
     /// # Errors
     /// Every problem of the file at once, each with its place; or the one reason why it cannot be read or trusted.
     pub fn load(path: &Path) -> Result<Loaded, Problems> {
+        Self::opened(path, file::of_ours(path)?)
+    }
+
+    /// As [`load`](Self::load), for whoever obeys the file without being root: a lane believes the keys in it, so only root
+    /// may have written it, whoever reads it.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_of_root(path: &Path) -> Result<Loaded, Problems> {
+        Self::opened(path, file::of_root(path)?)
+    }
+
+    fn opened(path: &Path, opened: file::Opened) -> Result<Loaded, Problems> {
         let name = path.to_string_lossy();
-        let opened = file::of_ours(path)?;
         let mut loaded = parse(&name, &opened.bytes)?;
         // What there is to say beside the text itself.
         let mut beside = opened.doubts;

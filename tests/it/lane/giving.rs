@@ -250,3 +250,13 @@ fn who_gives_and_who_looks_get_by_with_the_users_of_their_roles() {
     assert!(told.code == Some(0) && told.out.contains("served by host"), "{told:?}");
     assert_eq!(asked("watcher", &run).code, Some(1), "who looks gives nothing");
 }
+
+#[test]
+fn a_lane_believes_no_keys_that_others_than_root_could_have_written() {
+    let scene = Scene::new("");
+    let fleet = scene.rig.path("fleet.yaml");
+    std::fs::set_permissions(&fleet, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    let mut lane = scene.lane("write");
+    assert_eq!(lane.end(), Some(1));
+    assert!(lane.said().iter().any(|line| line.contains("the fleet file is not valid")), "{:?}", lane.said());
+}
