@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
+pub use crate::vocabulary::Mode;
 use crate::vocabulary::{ActionName, CatalogHash, NodeName, ParamName};
 
 /// How long an action may run if its catalog does not say.
@@ -20,32 +19,6 @@ pub struct Catalog {
     pub hash: CatalogHash,
     /// Every action by its name.
     pub actions: BTreeMap<ActionName, Action>,
-}
-
-/// Which lane runs an action.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Mode {
-    /// It changes nothing; many run at a time, without a way to gain rights.
-    Read,
-    /// It changes something; strictly one at a time.
-    Write,
-}
-
-impl Mode {
-    /// As it is written in the catalog.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-        }
-    }
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
 }
 
 /// One action.

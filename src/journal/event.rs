@@ -1,5 +1,11 @@
 //! What kinds of evidence there are, and how urgent they can be.
 
+/// The kind (`MESSAGE_ID`) of a lane's record that says what became of a task: fixed for good, since people's queries contain
+/// it.
+pub const EXECUTED: &str = "5f7b6e0c1d8a4b36a2c9d40e7f1832b5";
+/// The kind of a record in which a lane speaks of itself.
+pub const TRANSITION: &str = "c1a94d7e2f0b4c5d8e6f3a7b90d21c48";
+
 /// What happened. Each kind has a MESSAGE_ID of its own, so that it can be found in the journal for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Event {

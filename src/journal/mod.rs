@@ -12,7 +12,7 @@ mod seek;
 
 pub use bridge::take_warnings;
 pub(crate) use emit::{Journal, Line};
-pub use event::{Event, Priority};
+pub use event::{EXECUTED, Event, Priority, TRANSITION};
 pub(crate) use inside::Inside;
 pub use prove::{Evidence, Proof, ProofVerdict, Shows};
 pub use read::{ReadError, last_lines, persistent};

@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use record::{FIELDS, Rec};
 
-use crate::catalog::Mode;
-use crate::vocabulary::{TaskId, clipped, printable};
+use super::event::{EXECUTED, TRANSITION};
+use crate::vocabulary::{Mode, TaskId, clipped, printable};
 
 /// A lane takes no task that is older ([`crate::lane::MAX_AGE`]), so nobody can have run it later than that.
 const TAKEN_WITHIN_US: i128 = 24 * 3_600 * 1_000_000;
@@ -118,9 +118,6 @@ pub(super) struct Around {
 
 pub(super) const WRITE_UNIT: &str = "keyholder-lane-write.service";
 pub(super) const READ_UNIT: &str = "keyholder-lane-read.service";
-/// The kind of a record in which a lane speaks of itself ([`crate::lane::TRANSITION`]).
-pub(super) const TRANSITION: &str = crate::lane::TRANSITION;
-const EXECUTED: &str = crate::lane::EXECUTED;
 /// What journald says about itself (sd-messages.h): started, stopped, and dropped some of a unit's records.
 const JOURNAL_START: &str = "f77379a8490b408bbe5f6940505a777b";
 const JOURNAL_STOP: &str = "d93fb3c9c24d451a97cea615ce59c00b";

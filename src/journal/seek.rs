@@ -8,10 +8,10 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::prove::{self, Around, Proof, READ_UNIT, Rec, TRANSITION, WRITE_UNIT};
+use super::event::TRANSITION;
+use super::prove::{self, Around, Proof, READ_UNIT, Rec, WRITE_UNIT};
 use super::read::{JOURNALCTL, ReadError};
-use crate::catalog::Mode;
-use crate::vocabulary::TaskId;
+use crate::vocabulary::{Mode, TaskId};
 
 /// How long all questions together may take.
 const DEADLINE: Duration = Duration::from_secs(8);

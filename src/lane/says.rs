@@ -18,6 +18,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::result::TaskResult;
 use crate::catalog::Mode;
+pub use crate::journal::{EXECUTED, TRANSITION};
 use crate::vocabulary::printable;
 
 /// How many lines wait for journald.
@@ -26,10 +27,6 @@ const QUEUE: usize = 1024;
 const PER_MINUTE: usize = 5;
 const MINUTE: Duration = Duration::from_secs(60);
 const TARGET: &str = "keyholder-lane";
-/// The kind of a record that says what became of a task: fixed for good, since people's queries contain it.
-pub const EXECUTED: &str = "5f7b6e0c1d8a4b36a2c9d40e7f1832b5";
-/// The kind of a record in which a lane speaks of itself.
-pub const TRANSITION: &str = "c1a94d7e2f0b4c5d8e6f3a7b90d21c48";
 
 /// One line.
 #[derive(Debug)]

@@ -8,10 +8,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use super::codec::{decode_client, decode_server, encode};
-use crate::catalog::Mode;
 use crate::fleet::{BlastRadius, Right};
 use crate::journal::Proof;
-use crate::vocabulary::{BootNonce, FleetHash, InvocationId, NodeName, ReqId, TaskId, UnitName, WorkerName};
+use crate::vocabulary::{
+    BootNonce, FleetHash, InvocationId, Mode, NodeName, ReqId, TaskId, UnitName, WorkerName,
+};
 
 /// The application protocol, negotiated by ALPN. Another version is another name.
 pub const ALPN: &[u8] = b"keyholder/1";

@@ -6,14 +6,13 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::core::{Core, Done};
 use super::worker::Waiter;
-use crate::catalog::Mode;
 use crate::journal::{self, Event as Kind, Priority, Record};
 use crate::judge::{Admitted, Event, Hold, Objection, Wish, admit};
 use crate::peer::desk::{Asker, Order, Subscription, Update, View};
 use crate::peer::wire::{
     DeadLetter, NodeReport, Outcome, Refusal, RefusalCode, RelaunchOrder, Request, Verb, Verdict,
 };
-use crate::vocabulary::{Moment, NodeName, Target, TaskId, WorkerName, human};
+use crate::vocabulary::{Mode, Moment, NodeName, Target, TaskId, WorkerName, human};
 
 /// The longest hold. A lease that outlives everybody's memory of it is no lease.
 pub(super) const HOLD_AT_MOST: Duration = Duration::from_secs(7 * 86_400);

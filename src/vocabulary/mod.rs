@@ -1,6 +1,7 @@
 //! The words that code, command line, documentation and journal share, as types that cannot hold anything else.
 
 mod ids;
+mod mode;
 mod names;
 mod policy;
 mod task_id;
@@ -8,6 +9,7 @@ mod text;
 mod time;
 
 pub use ids::{BootNonce, CatalogHash, FleetHash, IdError, InvocationId, Pin, ReqId, TaskKey};
+pub use mode::Mode;
 pub use names::{ActionName, NameError, NodeName, ParamName, Target, TaskId, UnitName, WorkerName};
 pub use policy::{BlastRadius, Policy, RepairBy};
 pub use text::{clipped, printable, printable_bytes};

@@ -116,7 +116,7 @@ fn the_journal_is_searched_for_whom_it_is_granted_and_dead_letters_are_for_root_
 
     let letter = DeadLetter {
         node: "mars".parse().unwrap(),
-        lane: crate::catalog::Mode::Write,
+        lane: crate::vocabulary::Mode::Write,
         task: "t-1".parse().unwrap(),
     };
     for verb in [Verb::Requeue(letter.clone().into()), Verb::Drop(letter.clone().into())] {
