@@ -115,6 +115,11 @@ impl Raw {
         matches!(self.active.as_str(), "inactive" | "failed") && self.job == 0
     }
 
+    /// Whether systemd restarts it by itself in some case.
+    pub(super) fn restarts_itself(&self) -> bool {
+        !matches!(self.restart.as_str(), "no" | "")
+    }
+
     /// The same in the vocabulary of the judge.
     pub(super) fn snapshot(&self) -> UnitSnapshot {
         UnitSnapshot {
@@ -144,7 +149,7 @@ impl Raw {
             invocation: self.invocation,
             job: self.job != 0,
             refuse_manual_start: self.refuse_manual_start,
-            restarts_itself: !matches!(self.restart.as_str(), "no" | ""),
+            restarts_itself: self.restarts_itself(),
             stop: stop::cause(self),
             exit: stop::exit(self),
         }

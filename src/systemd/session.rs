@@ -323,13 +323,19 @@ impl Session {
         if raw.is_none() {
             self.send(message::read(&unit), Some(Call::Read(unit.clone())));
         }
-        // Written together, not waiting for the first answer. That the failure counter of a unit cannot be reset
-        // (because it has none) does not matter.
-        self.send(message::reset_failed(&unit), None);
         // Of a unit that is down a start is the same, and a unit with RefuseManualStop=yes takes no other order.
         let down = raw.is_some_and(Raw::down);
         let order = if down { message::start(&unit) } else { message::restart(&unit) };
-        self.send(order, Some(Call::Restart(id)));
+        // Both are written together, not waiting for an answer; that a failure counter cannot be reset (because there is
+        // none) does not matter. A unit that systemd restarts itself may be in its start limit, which would refuse the
+        // order. Any other one is started first: the reset is only to keep the starts from adding up.
+        if raw.is_none_or(Raw::restarts_itself) {
+            self.send(message::reset_failed(&unit), None);
+            self.send(order, Some(Call::Restart(id)));
+        } else {
+            self.send(order, Some(Call::Restart(id)));
+            self.send(message::reset_failed(&unit), None);
+        }
         self.orders.push((id, Order::new(unit, raw, timeout, reply)));
     }
 

@@ -206,7 +206,12 @@ impl Watch {
     /// Follows what is pushed until the worker is in this class.
     fn until(&mut self, node: &str, worker: &str, class: Class) {
         let wanted = |report: &WorkerReport| {
-            report.node.as_str() == node && report.worker.as_str() == worker && report.class == class
+            // Healthy means settled as well: a death before that is a failed repair, which is retried more and more slowly.
+            let settled = class != Class::Healthy || report.doing.is_empty();
+            report.node.as_str() == node
+                && report.worker.as_str() == worker
+                && report.class == class
+                && settled
         };
         let start = Instant::now();
         loop {
