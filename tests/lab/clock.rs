@@ -98,7 +98,8 @@ fn with_one_clock_at_1970_and_the_other_at_2099_everything_works() {
     assert_eq!(lab.node("mars", "mars")["degraded"], serde_json::json!([]));
 }
 
-/// Who reads the wall clock: the audit's and the saved states' time stamps, and how long a reboot took.
+/// Who reads the wall clock: the audit's and the saved states' time stamps, and how long a reboot took. Tasks have dates,
+/// but neither the lanes nor the command that gives tasks is on the way of an order.
 #[test]
 fn nothing_on_the_way_of_an_order_reads_the_wall_clock() {
     let readers = Command::new("grep")
@@ -108,6 +109,7 @@ fn nothing_on_the_way_of_an_order_reads_the_wall_clock() {
         .expect("grep");
     let text = String::from_utf8(readers.stdout).expect("plain paths");
     let mut files: Vec<&str> = text.lines().filter_map(|line| line.split("/src/").last()).collect();
+    files.retain(|file| !["lane/", "cli/run/", "cli/queue.rs"].iter().any(|tasks| file.starts_with(tasks)));
     files.sort_unstable();
     assert_eq!(files, ["journal/record.rs", "supervise/run.rs"]);
 }
