@@ -1,0 +1,174 @@
+//! What the frames say about nodes, workers and the audit trail.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::fleet::BlastRadius;
+use crate::vocabulary::{FleetHash, InvocationId, NodeName, UnitName, WorkerName};
+
+/// A node as its own supervisor (or, when that is silent, its watcher) sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeReport {
+    /// The node.
+    pub node: NodeName,
+    /// Its state.
+    pub state: NodeState,
+    /// The state in words: since when, why, what follows.
+    pub why: String,
+    /// Its keyholder version, once known.
+    pub version: Option<String>,
+    /// Its fleet file's hash, once known.
+    pub fleet_hash: Option<FleetHash>,
+    /// What is degraded on it, one sentence each.
+    pub degraded: Vec<String>,
+    /// Its workers by name. When the node is silent these are the last known states.
+    pub workers: Vec<WorkerReport>,
+}
+
+/// The state of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeState {
+    /// Its supervisor answers.
+    Up,
+    /// It boots; nothing counts as dead yet.
+    Starting,
+    /// It said that it shuts down or reboots.
+    Leaving,
+    /// The host answers, the supervisor does not.
+    SupervisorDead,
+    /// No answer at all: down or cut off. From one place these look the same.
+    Unreachable,
+    /// Not asked yet, or not watched from here.
+    Unknown,
+}
+
+/// A worker's state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkerReport {
+    /// The node it runs on.
+    pub node: NodeName,
+    /// Its name.
+    pub worker: WorkerName,
+    /// Its unit.
+    pub unit: UnitName,
+    /// What depends on it.
+    pub blast_radius: BlastRadius,
+    /// Its health.
+    pub class: Class,
+    /// The evidence, in words.
+    pub why: String,
+    /// For how long it has been in this class, in milliseconds. A duration, since clocks of two hosts are not compared.
+    pub for_ms: u64,
+    /// The run of its unit, present or last.
+    pub invocation: Option<InvocationId>,
+    /// What is being done about it, in words; empty when nothing is.
+    pub doing: String,
+    /// In how many milliseconds the next repair is due, if one is planned.
+    pub due_in_ms: Option<u64>,
+    /// The last act on it, in words.
+    pub last_act: Option<String>,
+    /// How long ago that was, in milliseconds.
+    pub last_act_ms: Option<u64>,
+    /// How much longer a hold lasts, in milliseconds.
+    pub held_for_ms: Option<u64>,
+    /// Whether it is in quarantine.
+    pub quarantined: bool,
+    /// Whether its node leaves the repair to the watchers, and the time for that has come.
+    pub left_to_peers: bool,
+    /// Whether systemd would start it if asked: false for a unit that is missing, masked or refuses.
+    pub startable: bool,
+}
+
+/// A worker's class, as shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// Running.
+    Healthy,
+    /// systemd is starting, reloading or stopping it, or its node boots.
+    Starting,
+    /// Down, and somebody said that it may be.
+    Held,
+    /// Down, and nobody said that it may be.
+    Dead,
+    /// It could not be observed. Nothing is done on a guess.
+    Unknown,
+}
+
+/// The answer to `explain`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Explanation {
+    /// The state.
+    pub report: WorkerReport,
+    /// What was observed, a line per fact.
+    pub observed: Vec<String>,
+    /// What is done or not done, and by which rule, a line each.
+    pub decided: Vec<String>,
+}
+
+/// One line of the audit trail.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AuditLine {
+    /// Its number; gaps show what was lost.
+    pub seq: u64,
+    /// The wall clock when it was written, RFC 3339 in UTC. For people only.
+    pub at: String,
+    /// What kind of record it is.
+    pub event: String,
+    /// Who asked: `local`, a node's name, or `root`/`uid N` over the local socket.
+    pub by: String,
+    /// The worker or node concerned, if there is one.
+    pub subject: String,
+    /// What was done or refused and why.
+    pub text: String,
+}
+
+impl NodeState {
+    /// Its name, as the design and the command line have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Starting => "starting",
+            Self::Leaving => "leaving",
+            Self::SupervisorDead => "supervisor-dead",
+            Self::Unreachable => "unreachable",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl Class {
+    /// Its name, as on the wire and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Healthy => "healthy",
+            Self::Starting => "starting",
+            Self::Held => "held",
+            Self::Dead => "dead",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl WorkerReport {
+    /// Makes of it what it reads `time` later: durations go on, nothing else changes.
+    pub fn age_by(&mut self, time: Duration) {
+        let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.for_ms = self.for_ms.saturating_add(ms);
+        self.last_act_ms = self.last_act_ms.map(|ago| ago.saturating_add(ms));
+        for left in self.due_in_ms.iter_mut().chain(&mut self.held_for_ms) {
+            *left = left.saturating_sub(ms);
+        }
+    }
+
+    /// For how long it has been in its class.
+    pub fn age(&self) -> Duration {
+        Duration::from_millis(self.for_ms)
+    }
+}
