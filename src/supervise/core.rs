@@ -80,7 +80,9 @@ impl Core {
             .map(|(name, _)| name.clone())
             .collect();
         for name in names {
-            if let Some(worker) = self.workers.get_mut(&name) {
+            if let Some(worker) = self.workers.get_mut(&name)
+                && !worker.knows_better_than(seen)
+            {
                 worker.seen = seen.clone();
             }
             self.look(&name, now);

@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use super::acts::journal_of;
 use crate::fleet::Worker as Spec;
-use crate::judge::{Death, Health, Observation, Phase, UnitSnapshot, Wait, WorkerState};
+use crate::judge::{ActiveState, Death, Health, Observation, Phase, UnitSnapshot, Wait, WorkerState};
 use crate::peer::wire::{Class, Explanation, Outcome, RelaunchFailed, Relaunched, Verdict, WorkerReport};
 use crate::vocabulary::{InvocationId, Moment, NodeName, WorkerName, human};
 
@@ -59,6 +59,20 @@ impl Worker {
             because: String::new(),
             relaunched: None,
             waiters: Vec::new(),
+        }
+    }
+
+    /// Whether a look shows less of how the worker fell than is known already. An order resets systemd's failure, and with
+    /// it goes what systemd knew of the run that ended; for the moment until the start the unit reads as stopped.
+    pub(super) fn knows_better_than(&self, look: &Observation) -> bool {
+        let down = |unit: &UnitSnapshot| {
+            matches!(unit.active, ActiveState::Inactive | ActiveState::Failed) && !unit.job
+        };
+        match (&self.state.phase, &self.seen, look) {
+            (Phase::Repairing { .. }, Observation::Unit(known), Observation::Unit(seen)) => {
+                down(known) && down(seen) && known.invocation == seen.invocation
+            }
+            _ => false,
         }
     }
 
