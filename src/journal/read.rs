@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use crate::vocabulary::{InvocationId, UnitName, clipped, printable_bytes};
@@ -76,13 +76,9 @@ fn argv(unit: &UnitName, invocation: Option<InvocationId>, n: u8) -> Vec<String>
     argv
 }
 
-async fn run(
-    program: &Path,
-    argv: &[String],
-    n: usize,
-    deadline: Duration,
-) -> Result<Vec<String>, ReadError> {
-    let mut child = Command::new(program)
+/// Starts a reader of the journal: a fixed program without our environment, which ends when nobody waits for it.
+pub(super) fn start(program: &Path, argv: &[String]) -> Result<Child, ReadError> {
+    Command::new(program)
         .args(argv)
         .env_clear()
         .stdin(Stdio::null())
@@ -90,7 +86,16 @@ async fn run(
         .stderr(Stdio::null())
         .kill_on_drop(true)
         .spawn()
-        .map_err(ReadError::Run)?;
+        .map_err(ReadError::Run)
+}
+
+async fn run(
+    program: &Path,
+    argv: &[String],
+    n: usize,
+    deadline: Duration,
+) -> Result<Vec<String>, ReadError> {
+    let mut child = start(program, argv)?;
     let Some(stdout) = child.stdout.take() else { return Ok(Vec::new()) };
     let read = async {
         let (lines, whole) = tail(stdout, n).await?;

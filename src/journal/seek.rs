@@ -1,16 +1,14 @@
 //! Fetching from the journal what a proof needs: `journalctl` as a child with a fixed argv, so much and no longer.
 
 use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt as _;
-use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::event::TRANSITION;
 use super::prove::{self, Around, Proof, READ_UNIT, Rec, WRITE_UNIT};
-use super::read::{JOURNALCTL, ReadError};
+use super::read::{JOURNALCTL, ReadError, start};
 use crate::vocabulary::{Mode, TaskId};
 
 /// How long all questions together may take.
@@ -87,15 +85,7 @@ fn question<const N: usize>(groups: [Vec<String>; N]) -> Vec<String> {
 }
 
 async fn ask(argv: &[String], at_most: usize) -> Result<Read, ReadError> {
-    let mut child = Command::new(Path::new(JOURNALCTL))
-        .args(argv)
-        .env_clear()
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(ReadError::Run)?;
+    let mut child = start(Path::new(JOURNALCTL), argv)?;
     let mut read = Read { records: Vec::new(), whole: true };
     let Some(mut stdout) = child.stdout.take() else { return Ok(read) };
     let (mut line, mut chunk, mut total) = (Vec::new(), [0; 4096], 0);

@@ -9,6 +9,7 @@ use crate::vocabulary::{InvocationId, Moment, UnitName, WorkerName, human};
 
 /// How many journal lines of a failed unit go with the answer.
 const LOG_LINES: u8 = 10;
+
 /// A unit's last lines; if the journal cannot be read, the reason in their place.
 pub(super) async fn journal_of(unit: &UnitName) -> Vec<String> {
     last_lines(unit, None, LOG_LINES).await.unwrap_or_else(|error| vec![error.to_string()])

@@ -67,6 +67,13 @@ impl Core {
         line
     }
 
+    /// Takes down what somebody should know about the fleet file in force.
+    pub(super) fn warn_of_fleet(&self, warnings: Vec<String>) {
+        for warning in warnings {
+            self.recorder.record(Record::local(Kind::Supervisor, Priority::Warning, "fleet.yaml", warning));
+        }
+    }
+
     /// A clean stop. If the host goes, too, its watchers were told when systemd queued the shutdown.
     pub(super) fn goodbye(&self) {
         self.recorder.record(Record::local(

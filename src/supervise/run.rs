@@ -165,9 +165,7 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
     };
     let text = format!("keyholder {} supervises {} workers", env!("CARGO_PKG_VERSION"), core.workers.len());
     core.recorder.record(Record::local(Kind::Supervisor, Priority::Notice, core.me.as_str(), text));
-    for warning in warnings {
-        core.recorder.record(Record::local(Kind::Supervisor, Priority::Warning, "fleet.yaml", warning));
-    }
+    core.warn_of_fleet(warnings);
     let mut notifier = Notifier::from_environment();
     notifier.ready();
     let end = supervise(&mut core, &mut inbox, &mut notifier, &setup.fleet, &fleet_tx, &follow).await;
@@ -268,14 +266,7 @@ fn reload(core: &mut Core, path: &Path, fleet_tx: &Published<Arc<Fleet>>, follow
             core.follow_neighbours(|fleet, node| follow.start(fleet, node), now);
             let text = format!("configuration reloaded: {}", core.fleet.hash);
             core.recorder.record(Record::local(Kind::Supervisor, Priority::Notice, "fleet.yaml", text));
-            for warning in warnings {
-                core.recorder.record(Record::local(
-                    Kind::Supervisor,
-                    Priority::Warning,
-                    "fleet.yaml",
-                    warning,
-                ));
-            }
+            core.warn_of_fleet(warnings);
         }
         Err(error) => {
             let text =

@@ -76,23 +76,11 @@ impl Core {
             }
             Say::HoldEnded => (Kind::Observed, Priority::Notice, format!("the hold on {target} is over")),
         };
-        match say {
-            Say::Recovered => {
-                if let Some(result) = &mut worker.relaunched {
-                    result.settled = true;
-                }
-                worker.answer_settled();
+        if say == Say::Recovered {
+            if let Some(result) = &mut worker.relaunched {
+                result.settled = true;
             }
-            Say::UndeclaredStop(_)
-            | Say::RepairingAtOnce
-            | Say::LeftToPeers
-            | Say::LeftToPeople
-            | Say::TryAgain(_)
-            | Say::Stranded(_)
-            | Say::StillQuarantined(_)
-            | Say::Quarantined(_)
-            | Say::CameBack
-            | Say::HoldEnded => {}
+            worker.answer_settled();
         }
         // That it stayed up is no act of its own: the relaunch before it is what people look for.
         if kind == Kind::Acted && say != Say::Recovered {
