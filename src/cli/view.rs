@@ -127,6 +127,8 @@ mod tests {
             quarantined: false,
             left_to_peers: false,
             startable: true,
+            drill: None,
+            rehearsed: Vec::new(),
         }
     }
 
@@ -138,6 +140,8 @@ mod tests {
             version: None,
             fleet_hash: None,
             degraded: Vec::new(),
+            sees: Vec::new(),
+            rehearsed: Vec::new(),
             workers,
         }
     }

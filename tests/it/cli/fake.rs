@@ -136,6 +136,8 @@ pub(super) fn worker(node: &str, name: &str, class: Class) -> WorkerReport {
         quarantined: false,
         left_to_peers: false,
         startable: true,
+        drill: None,
+        rehearsed: Vec::new(),
     }
 }
 
@@ -147,6 +149,8 @@ pub(super) fn node(name: &str, state: NodeState, workers: Vec<WorkerReport>) -> 
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),
         fleet_hash: Some(FleetHash::of(b"fleet")),
         degraded: Vec::new(),
+        sees: Vec::new(),
+        rehearsed: Vec::new(),
         workers,
     }
 }
