@@ -3,10 +3,12 @@
 
 mod acts;
 mod core;
+mod gentle;
 pub mod kernel;
 mod neighbours;
 mod orders;
 mod peers;
+mod power;
 mod report;
 mod run;
 mod say;

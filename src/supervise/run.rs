@@ -14,6 +14,7 @@ use super::core::{Core, Done, publishers};
 use super::kernel;
 use super::worker::Worker;
 use super::{Setup, SuperviseError};
+use crate::detect::Vital;
 use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record, take_warnings};
 use crate::judge::{Host, WorkerState};
@@ -40,6 +41,7 @@ struct Inbox {
     systemd: mpsc::Receiver<SystemdEvent>,
     orders: mpsc::Receiver<Order>,
     peers: mpsc::Receiver<PeerEvent>,
+    vitals: mpsc::Receiver<Vec<Vital>>,
     done: mpsc::Receiver<Done>,
     reload: Signal,
     terminate: Signal,
@@ -52,6 +54,7 @@ enum Woke {
     Systemd(SystemdEvent),
     Order(Order),
     Peer(PeerEvent),
+    Vitals(Vec<Vital>),
     Done(Done),
     Reload,
     Stop,
@@ -69,6 +72,7 @@ impl Inbox {
             Some(done) = self.done.recv() => Woke::Done(done),
             Some(order) = self.orders.recv() => Woke::Order(order),
             Some(event) = self.peers.recv() => Woke::Peer(event),
+            Some(vitals) = self.vitals.recv() => Woke::Vitals(vitals),
             _ = self.terminate.recv() => Woke::Stop,
             _ = self.interrupt.recv() => Woke::Stop,
             _ = self.reload.recv() => Woke::Reload,
@@ -117,6 +121,8 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
     let (orders_tx, orders_rx) = mpsc::channel(INBOX);
     let (peers_tx, peers_rx) = mpsc::channel(INBOX);
     let (done_tx, done_rx) = mpsc::channel(INBOX);
+    let (vitals_tx, vitals_rx) = mpsc::channel(INBOX);
+    let _ = &vitals_tx;
     let (fleet_tx, fleet_rx) = tokio::sync::watch::channel(fleet.clone());
     let (units, units_rx) = tokio::sync::watch::channel(Vec::new());
     let (own, all) = publishers();
@@ -157,6 +163,7 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
         systemd: systemd_rx,
         orders: orders_rx,
         peers: peers_rx,
+        vitals: vitals_rx,
         done: done_rx,
         reload: catch(SignalKind::hangup())?,
         terminate: catch(SignalKind::terminate())?,
@@ -221,6 +228,15 @@ async fn supervise(
             Woke::Order(order) => core.order(order, now),
             Woke::Peer(event) => core.peer(event, now),
             Woke::Done(Done::Relaunch { worker, end, log }) => core.relaunched(&worker, *end, log, now),
+            Woke::Done(Done::Gentle { worker, remedy, result, took }) => {
+                core.gentled(&worker, remedy, result, took, now);
+            }
+            Woke::Done(Done::Power { node, how, reply, took }) => core.powered(&node, how, reply, took),
+            Woke::Vitals(vitals) => {
+                for vital in vitals {
+                    core.read(vital, now);
+                }
+            }
             Woke::Done(Done::Errand { target, verdict }) => core.errand_done(&target, &verdict, now),
             Woke::Reload => reload(core, path, fleet_tx, follow, now),
             Woke::Stop => return Ok(()),

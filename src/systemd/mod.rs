@@ -7,6 +7,7 @@
 //! when its signal arrives, without a question. While the bus is gone, `systemctl` (which reaches PID 1 without it)
 //! observes and relaunches.
 
+mod act;
 mod hub;
 mod message;
 mod order;
@@ -23,6 +24,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::judge::{Observation, UnitSnapshot};
 use crate::vocabulary::{InvocationId, UnitName};
+pub use act::{ActError, CommandEnd, CommandExit};
 
 /// How many questions may wait for the task; more than there are workers on a node.
 const ASKS: usize = 1024;

@@ -14,7 +14,7 @@ use std::time::Duration;
 pub use audit::audit;
 pub use explain::explanation;
 pub use fleet::{Look, change, fleet, node_change};
-pub use order::{held, refused, relaunched, released};
+pub use order::{held, refused, relaunched, released, remedied};
 
 use super::screen::Tone;
 use crate::peer::wire::{Class, NodeState};
