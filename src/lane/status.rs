@@ -12,7 +12,7 @@ use nix::fcntl::OFlag;
 use tokio::time::{sleep, timeout};
 
 use super::shared::Shared;
-use crate::vocabulary::{LANE_STATUS_TASKS, LaneStatus};
+use crate::vocabulary::{LANE_STATUS_EVERY, LANE_STATUS_TASKS, LaneStatus, Moment};
 
 /// How long what happens is gathered before it is written: a trivial task is over before then, and nothing of this is in
 /// its way.
@@ -35,12 +35,9 @@ pub(super) async fn keep(shared: Rc<Shared>, dir: PathBuf) {
                 format!("{}: {error}; the supervisor does not see this lane", dir.display()),
             );
         }
-        let news = shared.news.notified();
-        if shared.in_hand.borrow().is_empty() {
-            news.await;
-        } else {
-            let _ = timeout(ASK, news).await;
-        }
+        let at_most = if shared.in_hand.borrow().is_empty() { LANE_STATUS_EVERY } else { ASK };
+        // Whatever there is or is not to say: who reads it must see that this process still moves.
+        let _ = timeout(at_most, shared.news.notified()).await;
     }
 }
 
@@ -79,6 +76,7 @@ impl Shared {
             last: self.last.borrow().clone(),
             passes: self.passes.get(),
             pass_at: self.pass_at.get(),
+            at: Moment::now(),
         }
     }
 }

@@ -161,6 +161,7 @@ impl Worker {
             quarantined: self.state.quarantined(),
             left_to_peers: self.state.phase == Phase::LeftToPeers,
             startable: !matches!(self.health, Health::Dead(Death::NotStartable(_))),
+            lane: None,
         }
     }
 

@@ -2,6 +2,7 @@
 //! depend on it, and would not tell whether this lane still moves.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +12,8 @@ use super::{InvocationId, Mode, Moment, NodeName, TaskStatus, printable};
 pub const LANE_STATUS_MAX: usize = 4096;
 /// How many of the running tasks are named; the read lane may run more.
 pub const LANE_STATUS_TASKS: usize = 8;
+/// How long a lane at most says nothing anew.
+pub const LANE_STATUS_EVERY: Duration = Duration::from_secs(2);
 /// The longest text in it, in bytes.
 const TEXT_MAX: usize = 400;
 
@@ -45,6 +48,8 @@ pub struct LaneStatus {
     pub passes: u64,
     /// When it last did.
     pub pass_at: Moment,
+    /// When this was written. A lane that is well writes at least every [`LANE_STATUS_EVERY`], whatever it does.
+    pub at: Moment,
 }
 
 /// A task that runs.
@@ -138,6 +143,7 @@ mod tests {
             }),
             passes: u64::MAX,
             pass_at: Moment::from_millis(u64::MAX),
+            at: Moment::from_millis(u64::MAX),
         }
     }
 

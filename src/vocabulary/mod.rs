@@ -11,7 +11,9 @@ mod text;
 mod time;
 
 pub use ids::{BootNonce, CatalogHash, FleetHash, IdError, InvocationId, Pin, ReqId, TaskKey};
-pub use lane_status::{InFlight, LANE_STATUS_MAX, LANE_STATUS_TASKS, LaneStatus, LastTask};
+pub use lane_status::{
+    InFlight, LANE_STATUS_EVERY, LANE_STATUS_MAX, LANE_STATUS_TASKS, LaneStatus, LastTask,
+};
 pub use mode::Mode;
 pub use names::{ActionName, NameError, NodeName, ParamName, Target, TaskId, UnitName, WorkerName};
 pub use policy::{BlastRadius, Policy, RepairBy};

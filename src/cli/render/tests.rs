@@ -38,6 +38,7 @@ fn worker(node: &str, name: &str, unit: &str, class: Class) -> WorkerReport {
         quarantined: false,
         left_to_peers: false,
         startable: true,
+        lane: None,
     }
 }
 

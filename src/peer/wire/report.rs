@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::lane::LaneReport;
 use crate::fleet::BlastRadius;
 use crate::vocabulary::{FleetHash, InvocationId, NodeName, UnitName, WorkerName};
 
@@ -81,6 +82,9 @@ pub struct WorkerReport {
     pub left_to_peers: bool,
     /// Whether systemd would start it if asked: false for a unit that is missing, masked or refuses.
     pub startable: bool,
+    /// What it says of itself, if it is a lane that runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lane: Option<Box<LaneReport>>,
 }
 
 /// A worker's class, as shown.
@@ -164,6 +168,9 @@ impl WorkerReport {
         self.last_act_ms = self.last_act_ms.map(|ago| ago.saturating_add(ms));
         for left in self.due_in_ms.iter_mut().chain(&mut self.held_for_ms) {
             *left = left.saturating_sub(ms);
+        }
+        if let Some(lane) = &mut self.lane {
+            lane.age_by(ms);
         }
     }
 

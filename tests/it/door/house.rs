@@ -101,6 +101,7 @@ pub(super) fn report(worker_name: &str, class: Class) -> WorkerReport {
         quarantined: false,
         left_to_peers: false,
         startable: true,
+        lane: None,
     }
 }
 
