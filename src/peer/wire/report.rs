@@ -174,6 +174,19 @@ impl WorkerReport {
         }
     }
 
+    /// Whether the two say the same of it, but for times and what it says of itself.
+    pub fn is_as_healthy_as(&self, other: &Self) -> bool {
+        let timeless = |report: &Self| Self {
+            for_ms: 0,
+            due_in_ms: report.due_in_ms.map(|_| 0),
+            last_act_ms: None,
+            held_for_ms: report.held_for_ms.map(|_| 0),
+            lane: None,
+            ..report.clone()
+        };
+        timeless(self) == timeless(other)
+    }
+
     /// For how long it has been in its class.
     pub fn age(&self) -> Duration {
         Duration::from_millis(self.for_ms)
