@@ -132,6 +132,8 @@ mod tests {
             left_to_peers: false,
             startable: true,
             lane: None,
+            drill: None,
+            rehearsed: Vec::new(),
         }
     }
 
@@ -143,6 +145,8 @@ mod tests {
             version: None,
             fleet_hash: None,
             degraded: Vec::new(),
+            sees: Vec::new(),
+            rehearsed: Vec::new(),
             workers,
         }
     }

@@ -77,6 +77,9 @@ fn follow(args: &StatusArgs, link: &mut Link, form: Form) -> anyhow::Result<()> 
         | Outcome::Explained(_)
         | Outcome::Audit(_)
         | Outcome::Proof(_)
+        | Outcome::Remedied(_)
+        | Outcome::Powered { .. }
+        | Outcome::Drilled(_)
         | Outcome::Noted => return Err(beside_the_point("watch")),
     }
     let mut heard = Instant::now();

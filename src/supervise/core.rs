@@ -11,12 +11,12 @@ use super::neighbours::Neighbour;
 use super::worker::Worker;
 use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record, Recorder};
-use crate::judge::{Action, Event, Host, Observation, Phase, Terms, WorkerState, classify, decide};
+use crate::judge::{Action, Event, Host, Observation, Phase, WorkerState, classify, crowd, decide};
 use crate::peer::desk::Update;
 use crate::peer::wire::Verdict;
 use crate::store::StoreHandle;
 use crate::systemd::{Relaunch, Systemd};
-use crate::vocabulary::{Moment, NodeName, Target, UnitName, WorkerName};
+use crate::vocabulary::{Moment, NodeName, Remedy, Target, UnitName, WorkerName};
 
 /// How long a host may stay in systemd's `starting` before its workers count as dead all the same: a unit that hangs
 /// at boot must not blind the supervisor for ever.
@@ -93,7 +93,7 @@ impl Core {
     pub(super) fn look(&mut self, name: &WorkerName, now: Moment) {
         let host = self.host;
         let Some(worker) = self.workers.get_mut(name) else { return };
-        worker.health = classify(&worker.seen, host);
+        worker.health = classify(&worker.seen, &worker.vitals, host);
         let event = Event::Seen { health: worker.health.clone(), invocation: worker.invocation() };
         let shown = worker.shown(now);
         // Also a new run or another reason within the same class: a watcher's order is about the run it was shown.
@@ -129,8 +129,9 @@ impl Core {
 
     /// Feeds an event to the judge and carries out what it decides; true if that has changed the worker's state.
     fn decide(&mut self, name: &WorkerName, event: &Event, now: Moment) -> bool {
+        let crowd = crowd(self.workers.values().map(|worker| &worker.health));
         let Some(worker) = self.workers.get_mut(name) else { return false };
-        let terms = Terms { policy: &worker.spec.policy, salt: salt(name.as_str()) };
+        let terms = worker.terms(salt(name.as_str()), crowd);
         let (state, actions) = decide(&worker.state, event, terms, now);
         let changed = state != worker.state;
         worker.state = state;
@@ -139,7 +140,8 @@ impl Core {
         }
         for action in actions {
             match action {
-                Action::Relaunch => self.relaunch(name, now),
+                Action::Act(Remedy::Relaunch) => self.relaunch(name, now),
+                Action::Act(remedy @ (Remedy::Nudge | Remedy::Repipe)) => self.gentle(name, remedy, now),
                 Action::Say(say) => self.say(name, say, now),
             }
         }

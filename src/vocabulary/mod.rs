@@ -1,5 +1,6 @@
 //! The words that code, command line, documentation and journal share, as types that cannot hold anything else.
 
+mod care;
 mod ids;
 mod lane_status;
 mod mode;
@@ -10,6 +11,10 @@ mod task_status;
 mod text;
 mod time;
 
+pub use care::{
+    Canary, Command, DeliveryGap, FailureClass, Flow, Heartbeat, Nudge, NudgeSignal, Power, Remedy, Repipe,
+    Stuck,
+};
 pub use ids::{BootNonce, CatalogHash, FleetHash, IdError, InvocationId, Pin, ReqId, TaskKey};
 pub use lane_status::{
     InFlight, LANE_STATUS_EVERY, LANE_STATUS_MAX, LANE_STATUS_TASKS, LaneStatus, LastTask,

@@ -107,7 +107,13 @@ fn note(worker: &WorkerReport) -> Option<String> {
         Class::Healthy if worker.held_for_ms.is_none() && !worker.quarantined && worker.doing.is_empty() => {
             return None;
         }
-        Class::Healthy | Class::Starting | Class::Held | Class::Dead | Class::Unknown => sentence(worker),
+        Class::Healthy
+        | Class::Starting
+        | Class::Held
+        | Class::Dead
+        | Class::Stuck
+        | Class::DeliveryGap
+        | Class::Unknown => sentence(worker),
     };
     if !worker.startable {
         note.push_str("; systemd would not start it");

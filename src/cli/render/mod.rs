@@ -34,7 +34,7 @@ fn class(class: Class) -> (&'static str, Tone) {
     let tone = match class {
         Class::Healthy => Tone::Good,
         Class::Starting | Class::Held => Tone::Fair,
-        Class::Dead | Class::Unknown => Tone::Bad,
+        Class::Dead | Class::Stuck | Class::DeliveryGap | Class::Unknown => Tone::Bad,
     };
     (class.name(), tone)
 }

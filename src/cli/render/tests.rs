@@ -39,6 +39,8 @@ fn worker(node: &str, name: &str, unit: &str, class: Class) -> WorkerReport {
         left_to_peers: false,
         startable: true,
         lane: None,
+        drill: None,
+        rehearsed: Vec::new(),
     }
 }
 
@@ -50,6 +52,8 @@ fn node(name: &str, state: NodeState, workers: Vec<WorkerReport>) -> NodeReport 
         version: Some("0.1.0".to_owned()),
         fleet_hash: Some(FleetHash::of(b"fleet")),
         degraded: Vec::new(),
+        sees: Vec::new(),
+        rehearsed: Vec::new(),
         workers,
     }
 }
@@ -98,6 +102,8 @@ fn every_class() -> NodeReport {
     let masked = WorkerReport {
         why: "masked.service is masked".to_owned(),
         startable: false,
+        drill: None,
+        rehearsed: Vec::new(),
         ..worker("mars", "zee", "masked.service", Class::Dead)
     };
     let left = WorkerReport {
@@ -122,6 +128,8 @@ fn every_class_at_both_widths() {
 fn every_node_state_with_what_has_drifted_and_what_is_degraded() {
     let mut reports = vec![NodeReport {
         degraded: vec!["the state directory is full: records are kept in memory only".to_owned()],
+        sees: Vec::new(),
+        rehearsed: Vec::new(),
         ..node("mars", NodeState::Up, vec![worker("mars", "agent", "ai-agent.service", Class::Healthy)])
     }];
     for (name, state, why) in [
@@ -273,6 +281,8 @@ fn nothing_hostile_reaches_the_terminal() {
         why: h(),
         version: Some(h()),
         degraded: vec![h()],
+        sees: Vec::new(),
+        rehearsed: Vec::new(),
         ..node("mars", NodeState::Starting, vec![hostile.clone()])
     };
     let target: Target = "mars/agent".parse().unwrap();
