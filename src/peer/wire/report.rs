@@ -230,13 +230,17 @@ impl WorkerReport {
 
     /// Whether the two say the same of it, but for times and what it says of itself.
     pub fn is_as_healthy_as(&self, other: &Self) -> bool {
-        let timeless = |report: &Self| Self {
-            for_ms: 0,
-            due_in_ms: report.due_in_ms.map(|_| 0),
-            last_act_ms: None,
-            held_for_ms: report.held_for_ms.map(|_| 0),
-            lane: None,
-            ..report.clone()
+        let timeless = |report: &Self| {
+            let mut report = Self {
+                for_ms: 0,
+                due_in_ms: report.due_in_ms.map(|_| 0),
+                last_act_ms: None,
+                held_for_ms: report.held_for_ms.map(|_| 0),
+                lane: None,
+                ..report.clone()
+            };
+            report.rehearsed.iter_mut().for_each(|rehearsal| rehearsal.ago_ms = 0);
+            report
         };
         timeless(self) == timeless(other)
     }
