@@ -136,9 +136,8 @@ enum Look {
 /// more is read than there may be. Each word is a new file; the one that is known is not read again.
 fn read(path: &Path, known: Option<(u64, i64, i64)>) -> Look {
     let which = |meta: &Metadata| (meta.ino(), meta.mtime(), meta.mtime_nsec());
-    let unreadable = |error: std::io::Error| match error.kind() {
-        ErrorKind::NotFound => Look::Gone,
-        _ => Look::Unreadable(error.to_string()),
+    let unreadable = |error: std::io::Error| {
+        if error.kind() == ErrorKind::NotFound { Look::Gone } else { Look::Unreadable(error.to_string()) }
     };
     match path.symlink_metadata() {
         Ok(meta) if known == Some(which(&meta)) => return Look::Same,
