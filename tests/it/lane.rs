@@ -1,6 +1,7 @@
 //! Lanes as processes against a real server.
 
 mod giving;
+mod heritage;
 mod kills;
 mod rig;
 mod status;
