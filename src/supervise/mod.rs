@@ -5,6 +5,7 @@ mod acts;
 mod core;
 mod gentle;
 pub mod kernel;
+mod lanes;
 mod neighbours;
 mod orders;
 mod peers;

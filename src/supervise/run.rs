@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use super::core::{Core, Done, publishers};
 use super::kernel;
+use super::lanes::{self, LaneNews};
 use super::worker::Worker;
 use super::{Setup, SuperviseError};
 use crate::detect::Vital;
@@ -43,6 +44,7 @@ struct Inbox {
     peers: mpsc::Receiver<PeerEvent>,
     vitals: mpsc::Receiver<Vec<Vital>>,
     done: mpsc::Receiver<Done>,
+    lanes: mpsc::Receiver<LaneNews>,
     reload: Signal,
     terminate: Signal,
     interrupt: Signal,
@@ -56,6 +58,7 @@ enum Woke {
     Peer(PeerEvent),
     Vitals(Vec<Vital>),
     Done(Done),
+    Lane(LaneNews),
     Reload,
     Stop,
     DoorClosed(Result<Result<(), DoorError>, JoinError>),
@@ -73,6 +76,7 @@ impl Inbox {
             Some(order) = self.orders.recv() => Woke::Order(order),
             Some(event) = self.peers.recv() => Woke::Peer(event),
             Some(vitals) = self.vitals.recv() => Woke::Vitals(vitals),
+            Some(news) = self.lanes.recv() => Woke::Lane(news),
             _ = self.terminate.recv() => Woke::Stop,
             _ = self.interrupt.recv() => Woke::Stop,
             _ = self.reload.recv() => Woke::Reload,
@@ -125,6 +129,9 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
     let _ = &vitals_tx;
     let (fleet_tx, fleet_rx) = tokio::sync::watch::channel(fleet.clone());
     let (units, units_rx) = tokio::sync::watch::channel(Vec::new());
+    let (lanes, lanes_rx) = tokio::sync::watch::channel(Vec::new());
+    let (news_tx, news_rx) = mpsc::channel(INBOX);
+    tokio::spawn(lanes::follow(me.clone(), lanes_rx, news_tx));
     let (own, all) = publishers();
     let mut core = Core {
         me: me.clone(),
@@ -142,6 +149,7 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
         own,
         all,
         units,
+        lanes,
         done: done_tx,
     };
     take_over(&mut core, &fleet, &evidence.loaded, now);
@@ -165,6 +173,7 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
         peers: peers_rx,
         vitals: vitals_rx,
         done: done_rx,
+        lanes: news_rx,
         reload: catch(SignalKind::hangup())?,
         terminate: catch(SignalKind::terminate())?,
         interrupt: catch(SignalKind::interrupt())?,
@@ -227,6 +236,7 @@ async fn supervise(
             Woke::Systemd(SystemdEvent::Bus(BusState::Lost(why))) => core.bus(Some(why), now),
             Woke::Order(order) => core.order(order, now),
             Woke::Peer(event) => core.peer(event, now),
+            Woke::Lane(news) => core.lane(news, now),
             Woke::Done(Done::Relaunch { worker, end, log }) => core.relaunched(&worker, *end, log, now),
             Woke::Done(Done::Gentle { worker, remedy, result, took }) => {
                 core.gentled(&worker, remedy, result, took, now);

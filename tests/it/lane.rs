@@ -1,7 +1,9 @@
 //! Lanes as processes against a real server.
 
 mod giving;
+mod heritage;
 mod kills;
 mod rig;
+mod status;
 mod tasks;
 mod trouble;
