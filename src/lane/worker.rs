@@ -29,7 +29,7 @@ pub struct Setup {
     pub rules: Rules,
     /// The queue it serves.
     pub queue: QueueName,
-    /// Where that is: `redis://` or `rediss://`.
+    /// Where that is: `redis://`, `rediss://` or `redis-sentinel://`.
     pub redis: String,
     /// How tasks are taken.
     pub how: How,
