@@ -121,7 +121,7 @@ async fn run(shared: Rc<Shared>) -> Result<(), LaneError> {
                 if let Some(desk) = shared.desk() {
                     let shared = shared.clone();
                     spawn_local(async move {
-                        match desk.own(&shared.owner).await {
+                        match desk.renew(&shared.owner).await {
                             Ok(None) => {}
                             Ok(Some(place)) => {
                                 let queue = shared.queue.clone();

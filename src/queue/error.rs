@@ -84,7 +84,7 @@ pub enum QueueError {
         why: String,
     },
     /// It takes no writes: a replica, a master without enough replicas, or one whose disk is full.
-    #[error("{url} takes no tasks: {why}; is it a replica, or is its disk full?")]
+    #[error("{url} takes no tasks: {why}; is it a replica by now, or is its disk full?")]
     ReadOnly {
         /// The address without its password.
         url: String,
@@ -115,6 +115,21 @@ impl QueueError {
             Some("LOADING") => Self::Loading { url, why },
             _ if error.kind() == ErrorKind::AuthenticationFailed => Self::Denied { url, why },
             _ => Self::Unreachable { url, why },
+        }
+    }
+
+    /// The cause alone.
+    pub(super) fn why(self) -> String {
+        match self {
+            Self::Late { deadline, .. } => format!("no answer within {deadline:?}"),
+            Self::Url { why, .. }
+            | Self::Unreachable { why, .. }
+            | Self::NoMaster { why, .. }
+            | Self::Authority { why, .. }
+            | Self::Denied { why, .. }
+            | Self::Full { why, .. }
+            | Self::ReadOnly { why, .. }
+            | Self::Loading { why, .. } => why,
         }
     }
 

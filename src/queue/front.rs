@@ -49,7 +49,7 @@ impl Front {
     /// Connects to the server at `url`, or to the master if that names sentinels.
     ///
     /// # Errors
-    /// Any [`QueueError`], within 3 s, and a second more for each sentinel.
+    /// Any [`QueueError`], within 3 s, and 6 s more for sentinels.
     pub async fn connect(url: &str) -> Result<Self, QueueError> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(DEADLINE))

@@ -1,12 +1,13 @@
 //! Where a Redis is: at an address, or where its sentinels say that the master is now.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
-use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo as _, RedisError, TlsCertificates};
+use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo as _, TlsCertificates};
 use tokio::time::timeout;
 
 use super::error::{QueueError, mask, shown};
@@ -16,9 +17,11 @@ const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_
 /// How long the kernel waits for an acknowledgement before it gives the connection up. Without it a cable pulled under
 /// a blocking command was noticed after more than 25 s.
 const USER_TIMEOUT: Duration = Duration::from_secs(8);
-/// How long one sentinel may take. The next is asked then, and a lane must be back within 5 s.
+/// How long one sentinel may take, or the server that it names. The next is asked then: a lane must be back within 5 s.
 const SENTINEL_DEADLINE: Duration = Duration::from_secs(1);
-/// How many sentinels there may be: asking them all must end before a lane counts as stuck.
+/// How long all of them may take: a lane that connects must not count as stuck. The next time begins where this one ended.
+const SEARCH_DEADLINE: Duration = Duration::from_secs(6);
+/// How many sentinels there may be; three or five are usual.
 const MAX_SENTINELS: usize = 8;
 /// Where a sentinel listens if nothing else is said, from Redis' documentation.
 const SENTINEL_PORT: u16 = 26379;
@@ -50,11 +53,10 @@ pub(super) struct Sentinels {
 }
 
 /// Where to connect to.
-pub(super) struct Found<'p> {
+pub(super) struct Found {
     /// The address with everything.
     pub(super) url: String,
     client: Client,
-    sentinels: Option<&'p Sentinels>,
 }
 
 impl Place {
@@ -84,22 +86,32 @@ impl Place {
         }
     }
 
-    /// Where to connect to now.
+    /// Where to connect to now. A server that sentinels call the master must say so itself: one that was cut off names the
+    /// old one, and all of them do until the new one is elected.
     ///
     /// # Errors
-    /// [`QueueError::NoMaster`] or [`QueueError::Authority`], within a second for each sentinel.
-    pub(super) async fn find(&self) -> Result<Found<'_>, QueueError> {
-        let (url, sentinels) = match self {
-            Self::One(url) => (url.clone(), None),
-            Self::Sentinels(sentinels) => (sentinels.ask().await?, Some(sentinels)),
-        };
-        Ok(Found { client: client(&url)?, url, sentinels })
+    /// [`QueueError::NoMaster`] or [`QueueError::Authority`], within [`SEARCH_DEADLINE`].
+    pub(super) async fn find(&self) -> Result<Found, QueueError> {
+        match self {
+            Self::One(url) => Ok(Found { client: client(url)?, url: url.clone() }),
+            Self::Sentinels(sentinels) => sentinels.find().await,
+        }
+    }
+
+    /// Where to connect to instead, if whoever is connected to `url` should leave it: a master that another was elected
+    /// beside goes on answering for seconds, or for as long as it is cut off from the sentinels. Not to know is to stay.
+    pub(super) async fn elsewhere(&self, url: &str) -> Option<String> {
+        match self {
+            Self::One(_) => None,
+            Self::Sentinels(sentinels) => {
+                sentinels.find().await.ok().map(|found| found.url).filter(|found| found != url)
+            }
+        }
     }
 }
 
-impl Found<'_> {
-    /// Connects, and makes sure that a server which sentinels call the master says so itself: a sentinel that was cut off
-    /// names the old one.
+impl Found {
+    /// Connects.
     ///
     /// # Errors
     /// Any [`QueueError`] but [`QueueError::Url`]; the caller has the deadline.
@@ -107,27 +119,23 @@ impl Found<'_> {
         &self,
         config: &AsyncConnectionConfig,
     ) -> Result<MultiplexedConnection, QueueError> {
-        let connected = self.verified(config).await;
-        if let (Err(_), Some(sentinels)) = (&connected, self.sentinels) {
-            sentinels.next();
-        }
-        connected
+        let connected = self.client.get_multiplexed_async_connection_with_config(config).await;
+        connected.map_err(|error| QueueError::of(&error, &self.url))
     }
 
-    async fn verified(&self, config: &AsyncConnectionConfig) -> Result<MultiplexedConnection, QueueError> {
-        let wrong = |error: RedisError| QueueError::of(&error, &self.url);
-        let mut conn =
-            self.client.get_multiplexed_async_connection_with_config(config).await.map_err(wrong)?;
-        if let Some(sentinels) = self.sentinels {
-            let role: Vec<redis::Value> = redis::cmd("ROLE").query_async(&mut conn).await.map_err(wrong)?;
-            let role: Option<String> = role.first().and_then(|role| redis::from_redis_value_ref(role).ok());
-            if role.as_deref() != Some("master") {
-                let role = shown(role.as_deref().unwrap_or("unknown"), "");
-                let why = format!("{}, which they name, has the role {role}", mask(&self.url));
-                return Err(sentinels.none(why));
+    /// Whether it calls itself a master.
+    async fn is_master(&self) -> Result<(), QueueError> {
+        let mut conn = self.connect(&quick()).await?;
+        let role = redis::cmd("ROLE").query_async::<Vec<redis::Value>>(&mut conn).await;
+        let role = role.map_err(|error| QueueError::of(&error, &self.url))?;
+        let role: Option<String> = role.first().and_then(|role| redis::from_redis_value_ref(role).ok());
+        match role.as_deref() {
+            Some("master") => Ok(()),
+            other => {
+                let why = format!("its role is {}", shown(other.unwrap_or("unknown"), ""));
+                Err(QueueError::ReadOnly { url: mask(&self.url), why })
             }
         }
-        Ok(conn)
     }
 }
 
@@ -170,8 +178,8 @@ impl Sentinels {
         }
     }
 
-    fn none(&self, why: String) -> QueueError {
-        QueueError::NoMaster { url: mask(&self.url), master: self.master.clone(), why }
+    fn none(&self, why: &str) -> QueueError {
+        QueueError::NoMaster { url: mask(&self.url), master: self.master.clone(), why: shown(why, &self.url) }
     }
 
     /// Another is asked first from now on.
@@ -179,28 +187,43 @@ impl Sentinels {
         self.first.set(self.first.get().wrapping_add(1) % self.nodes.len().max(1));
     }
 
-    /// The master's address from the first sentinel that knows one.
-    async fn ask(&self) -> Result<String, QueueError> {
-        let mut said = Vec::new();
+    async fn find(&self) -> Result<Found, QueueError> {
+        let late = || self.none(&format!("no answer within {SEARCH_DEADLINE:?}"));
+        timeout(SEARCH_DEADLINE, self.search()).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// The first server that a sentinel calls the master and that does so itself.
+    async fn search(&self) -> Result<Found, QueueError> {
+        let (mut said, mut tried) = (Vec::new(), BTreeSet::new());
         for _ in &self.nodes {
             let node = self.nodes.get(self.first.get()).map_or("", String::as_str);
-            let why = match timeout(SENTINEL_DEADLINE, self.ask_one(node)).await {
-                Ok(Ok(Some((host, port)))) if fit(&host) => return Ok(self.master_at(&host, port)),
-                Ok(Ok(Some(_))) => "names no address".to_owned(),
-                Ok(Ok(None)) => "knows no such master".to_owned(),
-                Ok(Err(error)) => shown(&error.to_string(), &self.url),
-                Err(_) => format!("no answer within {SENTINEL_DEADLINE:?}"),
+            let why = match within(self.ask(node)).await {
+                Ok(Some((host, port))) if fit(&host) => {
+                    let url = self.master_at(&host, port);
+                    let found = Found { client: client(&url)?, url };
+                    if tried.insert(found.url.clone()) {
+                        match within(found.is_master()).await {
+                            Ok(()) => return Ok(found),
+                            Err(why) => format!("it names {}: {why}", mask(&found.url)),
+                        }
+                    } else {
+                        format!("it names {} as well", mask(&found.url))
+                    }
+                }
+                Ok(Some(_)) => "it names no address".to_owned(),
+                Ok(None) => "it knows no such master".to_owned(),
+                Err(why) => why,
             };
             said.push(format!("{node}: {why}"));
             self.next();
         }
-        Err(self.none(shown(&said.join("; "), &self.url)))
+        Err(self.none(&said.join("; ")))
     }
 
-    async fn ask_one(&self, node: &str) -> Result<Option<(String, u16)>, QueueError> {
+    /// What one sentinel calls the master.
+    async fn ask(&self, node: &str) -> Result<Option<(String, u16)>, QueueError> {
         let query = self.tail.find(['?', '#']).map_or("", |at| self.tail.get(at..).unwrap_or_default());
-        let open = self.ask_at(format!("{}://{node}/{query}", self.scheme)).await;
-        match open {
+        match self.ask_at(format!("{}://{node}/{query}", self.scheme)).await {
             // Most sentinels ask for nothing, and would refuse a password; those that want one get the master's.
             Err(QueueError::Denied { .. }) if !self.userinfo.is_empty() => {
                 self.ask_at(format!("{}://{}{node}/{query}", self.scheme, self.userinfo)).await
@@ -210,15 +233,25 @@ impl Sentinels {
     }
 
     async fn ask_at(&self, url: String) -> Result<Option<(String, u16)>, QueueError> {
-        let wrong = |error: RedisError| QueueError::of(&error, &url);
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(SENTINEL_DEADLINE))
-            .set_response_timeout(Some(SENTINEL_DEADLINE));
-        let mut conn =
-            client(&url)?.get_multiplexed_async_connection_with_config(&config).await.map_err(wrong)?;
+        let found = Found { client: client(&url)?, url };
+        let mut conn = found.connect(&quick()).await?;
         let mut cmd = redis::cmd("SENTINEL");
         cmd.arg("get-master-addr-by-name").arg(&self.master);
-        cmd.query_async(&mut conn).await.map_err(wrong)
+        cmd.query_async(&mut conn).await.map_err(|error| QueueError::of(&error, &found.url))
+    }
+}
+
+fn quick() -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(SENTINEL_DEADLINE))
+        .set_response_timeout(Some(SENTINEL_DEADLINE))
+}
+
+/// What it came to within the deadline, and in short why not: several of these stand in one line.
+async fn within<T>(asking: impl Future<Output = Result<T, QueueError>>) -> Result<T, String> {
+    match timeout(SENTINEL_DEADLINE, asking).await {
+        Ok(answer) => answer.map_err(QueueError::why),
+        Err(_) => Err(format!("no answer within {SENTINEL_DEADLINE:?}")),
     }
 }
 
@@ -258,8 +291,10 @@ fn info(url: &str) -> Result<redis::ConnectionInfo, QueueError> {
 /// connection and no restart.
 fn client(url: &str) -> Result<Client, QueueError> {
     let info = info(url)?;
-    let wrong = |error: RedisError| QueueError::Url { url: mask(url), why: shown(&error.to_string(), url) };
-    let Some(path) = ca(url) else { return Client::open(info).map_err(wrong) };
+    let Some(path) = ca(url) else {
+        let wrong = |error: redis::RedisError| shown(&error.to_string(), url);
+        return Client::open(info).map_err(|error| QueueError::Url { url: mask(url), why: wrong(error) });
+    };
     let bad = |why: String| QueueError::Authority { path: shown(path, url), why: shown(&why, url) };
     let pem = read(path).map_err(|error| bad(error.to_string()))?;
     if !pem.windows(BEGIN.len()).any(|part| part == BEGIN) {

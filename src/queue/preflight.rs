@@ -39,7 +39,7 @@ pub async fn preflight(url: &str, deadline: Duration) -> Result<Vec<Finding>, Qu
     timeout(deadline, look).await.unwrap_or(Err(QueueError::Late { url: mask(url), deadline }))
 }
 
-async fn look(found: &Found<'_>, deadline: Duration) -> Result<Vec<Finding>, QueueError> {
+async fn look(found: &Found, deadline: Duration) -> Result<Vec<Finding>, QueueError> {
     // Both default to a second or less, whatever the caller is willing to wait.
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(deadline))

@@ -1,5 +1,6 @@
 //! Connecting, with everything set that a dead or half-dead server would otherwise hide behind.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use redis::AsyncConnectionConfig;
@@ -17,7 +18,7 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(3);
 /// Where a queue is.
 #[derive(Debug, Clone)]
 pub struct Server {
-    place: Place,
+    place: Rc<Place>,
     name: String,
     keys: Keys,
 }
@@ -29,7 +30,7 @@ impl Server {
     /// [`QueueError::Url`].
     pub fn new(url: &str, queue: &QueueName) -> Result<Self, QueueError> {
         let name = format!("keyholder-lane:{queue}");
-        Ok(Self { place: Place::parse(url)?, name, keys: Keys::of(queue) })
+        Ok(Self { place: Place::parse(url)?.into(), name, keys: Keys::of(queue) })
     }
 
     /// The address without its password.
@@ -41,7 +42,7 @@ impl Server {
     /// host's name is looked up anew, and sentinels are asked anew.
     ///
     /// # Errors
-    /// Any [`QueueError`] but [`QueueError::Url`], within about 6 s, and a second more for each sentinel.
+    /// Any [`QueueError`] but [`QueueError::Url`], within about 6 s, and 6 s more for sentinels.
     pub async fn connect(&self, how: How) -> Result<(Desk, Claimer), QueueError> {
         // Both to the same server, also if there is another master a moment later.
         let found = self.place.find().await?;
@@ -51,12 +52,12 @@ impl Server {
         let ids = Ids { claimer, desk };
         let (keys, url) = (self.keys.clone(), found.url);
         let claimer = Claimer::new(waiting, how, keys.clone(), url.clone());
-        Ok((Desk::new(busy, ids, self.name.clone(), keys, url), claimer))
+        Ok((Desk::new(busy, ids, self.name.clone(), keys, self.place.clone(), url), claimer))
     }
 
     async fn one(
         &self,
-        found: &Found<'_>,
+        found: &Found,
         answer: Option<Duration>,
     ) -> Result<(MultiplexedConnection, i64), QueueError> {
         let config =

@@ -1,7 +1,11 @@
 //! Lanes as processes against a real server.
 
 mod giving;
+mod house;
 mod kills;
 mod rig;
+mod secret;
+mod sentinel;
+mod servers;
 mod tasks;
 mod trouble;
