@@ -60,11 +60,26 @@ impl Plan {
             Self::Nudge(Nudge::Reload) => systemd.reload(unit, ACT).await.map_err(told),
             Self::Nudge(Nudge::Command(command)) => match systemd.run(&command, "nudge").await.exit {
                 CommandExit::Exited(0) => Ok(()),
-                other => Err(format!("the nudge command {other}")),
+                exit @ (CommandExit::Exited(_)
+                | CommandExit::Killed(_)
+                | CommandExit::TimedOut
+                | CommandExit::NotStarted(_)
+                | CommandExit::Unseen(_)) => Err(format!("its command {}", in_words(&exit))),
             },
             Self::Repipe(Repipe::Restart(pipe)) => systemd.restart_other(&pipe, ACT).await.map_err(told),
             Self::Repipe(Repipe::Hangup) => systemd.signal(unit, HANGUP, false).await.map_err(told),
         }
+    }
+}
+
+/// How a command ended, after "it" or "the command".
+pub(super) fn in_words(exit: &CommandExit) -> String {
+    match exit {
+        CommandExit::Exited(code) => format!("exited with {code}"),
+        CommandExit::Killed(signal) => format!("was killed by signal {signal}"),
+        CommandExit::TimedOut => "was ended because its time was up".to_owned(),
+        CommandExit::NotStarted(why) => format!("did not run: {why}"),
+        CommandExit::Unseen(why) => format!("was started and its end was not seen: {why}"),
     }
 }
 

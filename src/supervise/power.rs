@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::core::{Core, Done};
+use super::gentle::in_words;
 use super::orders::refused;
 use crate::fleet::Right;
 use crate::journal::{Event as Kind, Priority, Record};
@@ -102,8 +103,12 @@ impl Core {
         tokio::spawn(async move {
             let began = Instant::now();
             let how = match systemd.run(&settings.command, "power").await.exit {
-                exit @ CommandExit::Exited(0) => Ok(exit.to_string()),
-                exit => Err(exit.to_string()),
+                exit @ CommandExit::Exited(0) => Ok(in_words(&exit)),
+                exit @ (CommandExit::Exited(_)
+                | CommandExit::Killed(_)
+                | CommandExit::TimedOut
+                | CommandExit::NotStarted(_)
+                | CommandExit::Unseen(_)) => Err(in_words(&exit)),
             };
             let _ = done.send(Done::Power { node, how, reply, took: began.elapsed() }).await;
         });
