@@ -18,6 +18,8 @@ mod demo;
 mod detectors;
 mod door;
 mod harness;
+mod lanecases;
+mod lanehouse;
 mod lanes;
 mod network;
 mod orders;
