@@ -66,7 +66,9 @@ impl Plan {
                 | CommandExit::NotStarted(_)
                 | CommandExit::Unseen(_)) => Err(format!("its command {}", in_words(&exit))),
             },
-            Self::Repipe(Repipe::Restart(pipe)) => systemd.restart_other(&pipe, ACT).await.map_err(told),
+            Self::Repipe(Repipe::Restart(pipe)) => {
+                systemd.restart_other(&pipe, ACT).await.map(drop).map_err(told)
+            }
             Self::Repipe(Repipe::Hangup) => systemd.signal(unit, HANGUP, false).await.map_err(told),
         }
     }
