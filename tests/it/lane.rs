@@ -7,5 +7,6 @@ mod rig;
 mod secret;
 mod sentinel;
 mod servers;
+mod storm;
 mod tasks;
 mod trouble;
