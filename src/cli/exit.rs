@@ -96,6 +96,10 @@ impl From<RefusalCode> for Exit {
             | RefusalCode::Held
             | RefusalCode::Quarantined
             | RefusalCode::NotStartable
+            | RefusalCode::NotRunning
+            | RefusalCode::NotConfigured
+            | RefusalCode::NotNow
+            | RefusalCode::Critical
             | RefusalCode::Leaving
             | RefusalCode::Busy
             | RefusalCode::Internal => Self::Refused,
@@ -158,7 +162,7 @@ pub fn of_reports(reports: &[NodeReport]) -> Exit {
     };
     let worker = |class| match class {
         Class::Healthy | Class::Starting | Class::Held => true,
-        Class::Dead | Class::Unknown => false,
+        Class::Dead | Class::Stuck | Class::DeliveryGap | Class::Unknown => false,
     };
     let well = reports.iter().all(|report| {
         // A node that leaves takes its workers along; that was announced.

@@ -75,6 +75,9 @@ fn ask(link: &mut Link, subject: Option<&Subject>, json: bool) -> anyhow::Result
         | Outcome::Explained(_)
         | Outcome::Audit(_)
         | Outcome::Proof(_)
+        | Outcome::Remedied(_)
+        | Outcome::Powered { .. }
+        | Outcome::Drilled(_)
         | Outcome::Noted
         | Outcome::Watching => Err(beside_the_point("status")),
     }

@@ -5,7 +5,10 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::vocabulary::{BlastRadius, FleetHash, NodeName, Pin, Policy, TaskKey, UnitName, WorkerName};
+use crate::vocabulary::{
+    BlastRadius, DeliveryGap, FleetHash, Mode, NodeName, Pin, Policy, Power, Stuck, TaskKey, UnitName,
+    WorkerName,
+};
 
 /// The whole fleet, as one `fleet.yaml` describes it; the same file lies on every node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +49,8 @@ pub struct Node {
     pub disabled: bool,
     /// Whether its write lane takes tasks that nobody has signed: whoever reaches Redis may then give it orders.
     pub insecure_unsigned_write: bool,
+    /// How its watchers may switch it on again.
+    pub power: Option<Power>,
     /// What is to be kept alive on it.
     pub workers: BTreeMap<WorkerName, Worker>,
 }
@@ -55,10 +60,16 @@ pub struct Node {
 pub struct Worker {
     /// The systemd unit.
     pub unit: UnitName,
+    /// Which of the node's lanes it is, if it is one.
+    pub lane: Option<Mode>,
     /// How much depends on it. It decides urgency, never how closely it is watched.
     pub blast_radius: BlastRadius,
     /// When and how often it is repaired.
     pub policy: Policy,
+    /// How it is seen to be stuck.
+    pub stuck: Option<Stuck>,
+    /// How it is seen to be cut off from its work.
+    pub delivery_gap: Option<DeliveryGap>,
 }
 
 /// One line of the grants: `from` may use `rights` on `workers` of node `on`.
@@ -93,6 +104,14 @@ pub enum Right {
     Relaunch,
     /// Hold a worker, or end a hold or quarantine.
     Hold,
+    /// Have a stuck worker nudged.
+    Nudge,
+    /// Have a worker's receive pipe built anew.
+    Repipe,
+    /// Switch the node on again when it cannot be reached.
+    Power,
+    /// Break a worker on purpose and repair it, to see that it works.
+    Drill,
     /// Have the node's journal searched for who ran a task.
     Prove,
 }

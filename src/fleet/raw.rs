@@ -14,7 +14,7 @@ use crate::config::report::{At, Located, Report};
 use crate::config::walk::{Fields, distinct, entries, items, word};
 use crate::config::yaml::{Kind, Value};
 use crate::vocabulary::{BlastRadius, Policy, RepairBy};
-use crate::vocabulary::{NodeName, Pin, TaskKey, UnitName, WorkerName};
+use crate::vocabulary::{Mode, NodeName, Pin, TaskKey, UnitName, WorkerName};
 
 /// Bounds that keep a small fleet's file from becoming a large fleet's load: a supervisor's memory and the checks
 /// below grow with them.
@@ -68,6 +68,7 @@ pub(super) struct RawWorker {
     pub name: Located<String>,
     pub parsed: Option<WorkerName>,
     pub unit: Option<Located<UnitName>>,
+    pub lane: Option<Mode>,
     pub blast_radius: BlastRadius,
     pub policy: Policy,
     /// Where `repair_by` stands, or the worker's name.
@@ -253,6 +254,7 @@ fn worker(report: &mut Report<'_>, name: &Located<String>, value: &Value) -> Raw
         parsed: leaf::name(report, name),
         name: name.clone(),
         unit: None,
+        lane: None,
         blast_radius: BlastRadius::default(),
         policy: Policy::default(),
         repair_at: name.at,
@@ -273,7 +275,7 @@ fn worker(report: &mut Report<'_>, name: &Located<String>, value: &Value) -> Raw
     let Some(fields) = Fields::of(report, name.at, format!("worker `{}`", name.value), value, &known) else {
         return worker;
     };
-    worker.unit = unit(report, name, &fields);
+    (worker.unit, worker.lane) = unit(report, name, &fields);
     if let Some(value) = fields.get("blast_radius") {
         use BlastRadius::{Auxiliary, Critical, Normal};
         let words = [("critical", Critical), ("normal", Normal), ("auxiliary", Auxiliary)];
@@ -284,25 +286,33 @@ fn worker(report: &mut Report<'_>, name: &Located<String>, value: &Value) -> Raw
     worker
 }
 
-fn unit(report: &mut Report<'_>, name: &Located<String>, fields: &Fields<'_>) -> Option<Located<UnitName>> {
+/// The unit, and which lane it is if it was named as one.
+fn unit(
+    report: &mut Report<'_>,
+    name: &Located<String>,
+    fields: &Fields<'_>,
+) -> (Option<Located<UnitName>>, Option<Mode>) {
     const HELP: &str = "expected either `unit: some.service` or `lane: write` or `lane: read`";
     match (fields.get("unit"), fields.get("lane")) {
         (Some(value), None) => {
-            let given = word(report, value, "a service unit, such as ai-agent.service")?;
-            own::unit(report, &given)
+            let given = word(report, value, "a service unit, such as ai-agent.service");
+            (given.and_then(|given| own::unit(report, &given)), None)
         }
         (None, Some(value)) => {
-            let lanes = [("write", "keyholder-lane-write.service"), ("read", "keyholder-lane-read.service")];
-            let unit = leaf::one_of(report, value, &lanes)?;
-            own::unit(report, &Located { at: value.at, value: unit.to_owned() })
+            let Some(lane) = leaf::one_of(report, value, &[("write", Mode::Write), ("read", Mode::Read)])
+            else {
+                return (None, None);
+            };
+            let unit = format!("keyholder-lane-{lane}.service");
+            (own::unit(report, &Located { at: value.at, value: unit }), Some(lane))
         }
         (Some(_), Some(lane)) => {
             report.error(lane.at, format!("worker `{}` has both `unit` and `lane`", name.value), HELP);
-            None
+            (None, None)
         }
         (None, None) => {
             report.error(name.at, format!("worker `{}` has neither `unit` nor `lane`", name.value), HELP);
-            None
+            (None, None)
         }
     }
 }
@@ -326,6 +336,8 @@ fn policy(report: &mut Report<'_>, fields: &Fields<'_>) -> Policy {
         relaunches: default.relaunches,
         per: time("per", default.per, 1_000..=7 * DAY),
         quarantine_retry: time("quarantine_retry", default.quarantine_retry, 1_000..=7 * DAY),
+        repair_window: default.repair_window,
+        rehearse_every: default.rehearse_every,
     };
     let relaunches = fields.get("relaunches").and_then(|value| leaf::count(report, value, &(1..=1_000)));
     Policy { relaunches: relaunches.unwrap_or(default.relaunches), ..policy }

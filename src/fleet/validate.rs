@@ -138,6 +138,7 @@ fn build_node(node: &RawNode) -> Option<Node> {
         watched_by: node.watched_by.iter().map(|name| name.value.parse().ok()).collect::<Option<_>>()?,
         disabled: node.disabled,
         insecure_unsigned_write: node.insecure_unsigned_write,
+        power: None,
         workers: node.workers.iter().map(build_worker).collect::<Option<_>>()?,
     })
 }
@@ -145,7 +146,10 @@ fn build_node(node: &RawNode) -> Option<Node> {
 fn build_worker(worker: &RawWorker) -> Option<(WorkerName, Worker)> {
     let unit = worker.unit.as_ref()?.value.clone();
     let (blast_radius, policy) = (worker.blast_radius, worker.policy.clone());
-    Some((worker.parsed.clone()?, Worker { unit, blast_radius, policy }))
+    Some((
+        worker.parsed.clone()?,
+        Worker { unit, lane: worker.lane, blast_radius, policy, stuck: None, delivery_gap: None },
+    ))
 }
 
 fn build_grant(grant: &RawGrant) -> Option<Grant> {

@@ -321,6 +321,8 @@ impl Session {
             version: None,
             fleet_hash: Some(hash),
             degraded: Vec::new(),
+            sees: Vec::new(),
+            rehearsed: Vec::new(),
             workers: Vec::new(),
         };
         self.feed = Feed::Off;

@@ -120,6 +120,9 @@ impl PeerHandle {
         let req_id = ReqId::random()?;
         let repeatable = match &verb {
             Verb::Relaunch(order) => order.expect.is_some(),
+            Verb::Nudge(order) | Verb::Repipe(order) => order.expect.is_some(),
+            // One that was interrupted may have broken something already.
+            Verb::Drill(_) => false,
             Verb::Hold { .. } | Verb::Release {} => true,
             Verb::Status {}
             | Verb::Explain {}
@@ -128,7 +131,7 @@ impl PeerHandle {
             | Verb::Prove { .. }
             | Verb::Watch {} => true,
             // Never sent to a peer.
-            Verb::Requeue(_) | Verb::Drop(_) => false,
+            Verb::Power { .. } | Verb::Requeue(_) | Verb::Drop(_) => false,
         };
         let mut sent: Option<(BootNonce, LinkError)> = None;
         loop {

@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use tokio::sync::{broadcast, mpsc, watch};
 
+use super::lanes::LaneNews;
 use super::neighbours::Neighbour;
 use super::worker::Worker;
 use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record, Recorder};
-use crate::judge::{Action, Event, Host, Observation, Phase, Terms, WorkerState, classify, decide};
+use crate::judge::{Action, Event, Host, Observation, Phase, WorkerState, classify, crowd, decide};
 use crate::peer::desk::Update;
 use crate::peer::wire::Verdict;
 use crate::store::StoreHandle;
 use crate::systemd::{Relaunch, Systemd};
-use crate::vocabulary::{Moment, NodeName, Target, UnitName, WorkerName};
+use crate::vocabulary::{Mode, Moment, NodeName, Remedy, Target, UnitName, WorkerName};
 
 /// How long a host may stay in systemd's `starting` before its workers count as dead all the same: a unit that hangs
 /// at boot must not blind the supervisor for ever.
@@ -56,6 +57,8 @@ pub(super) struct Core {
     /// Changes of all nodes in view, for the local socket.
     pub(super) all: broadcast::Sender<Arc<Update>>,
     pub(super) units: watch::Sender<Vec<UnitName>>,
+    /// Which of the workers are lanes.
+    pub(super) lanes: watch::Sender<Vec<(WorkerName, Mode)>>,
     pub(super) done: mpsc::Sender<Done>,
 }
 
@@ -93,7 +96,7 @@ impl Core {
     pub(super) fn look(&mut self, name: &WorkerName, now: Moment) {
         let host = self.host;
         let Some(worker) = self.workers.get_mut(name) else { return };
-        worker.health = classify(&worker.seen, host);
+        worker.health = classify(&worker.seen, &worker.vitals, host);
         let event = Event::Seen { health: worker.health.clone(), invocation: worker.invocation() };
         let shown = worker.shown(now);
         // Also a new run or another reason within the same class: a watcher's order is about the run it was shown.
@@ -129,8 +132,9 @@ impl Core {
 
     /// Feeds an event to the judge and carries out what it decides; true if that has changed the worker's state.
     fn decide(&mut self, name: &WorkerName, event: &Event, now: Moment) -> bool {
+        let crowd = crowd(self.workers.values().map(|worker| &worker.health));
         let Some(worker) = self.workers.get_mut(name) else { return false };
-        let terms = Terms { policy: &worker.spec.policy, salt: salt(name.as_str()) };
+        let terms = worker.terms(salt(name.as_str()), crowd);
         let (state, actions) = decide(&worker.state, event, terms, now);
         let changed = state != worker.state;
         worker.state = state;
@@ -139,7 +143,8 @@ impl Core {
         }
         for action in actions {
             match action {
-                Action::Relaunch => self.relaunch(name, now),
+                Action::Act(Remedy::Relaunch) => self.relaunch(name, now),
+                Action::Act(remedy @ (Remedy::Nudge | Remedy::Repipe)) => self.gentle(name, remedy, now),
                 Action::Say(say) => self.say(name, say, now),
             }
         }
@@ -174,6 +179,24 @@ impl Core {
         // Nobody listening is fine.
         let _ = self.own.send(update.clone());
         let _ = self.all.send(update);
+    }
+
+    /// A lane has said something new, or nothing for too long.
+    pub(super) fn lane(&mut self, news: LaneNews, now: Moment) {
+        let LaneNews { worker: name, said, silent } = news;
+        let lane = match said {
+            Ok(status) => status.map(|status| (status, silent)),
+            Err(why) => {
+                let text = format!("what this lane says of itself is not believed: {why}");
+                let record = Record::local(Kind::Degraded, Priority::Warning, self.target(&name), text);
+                self.recorder.record(record);
+                None
+            }
+        };
+        // It may have been taken out of the fleet meanwhile.
+        let Some(worker) = self.workers.get_mut(&name) else { return };
+        worker.lane = lane;
+        self.publish(&name, now);
     }
 
     pub(super) fn target(&self, name: &WorkerName) -> String {
@@ -274,6 +297,8 @@ impl Core {
         }
         self.fleet = fleet;
         self.units.send_replace(self.workers.values().map(|worker| worker.spec.unit.clone()).collect());
+        let lane = |(name, worker): (&WorkerName, &Worker)| Some((name.clone(), worker.spec.lane?));
+        self.lanes.send_replace(self.workers.iter().filter_map(lane).collect());
         for worker in self.workers.values() {
             self.systemd.look(&worker.spec.unit);
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::fleet::Fleet;
 use crate::judge::{Errand, Sight, backoff, errand};
 use crate::peer::watch::PeerHandle;
-use crate::peer::wire::{Class, Hello, NodeReport, NodeState, WorkerReport};
+use crate::peer::wire::{Class, Hello, NodeReport, NodeState, Rehearsal, Sighting, WorkerReport};
 use crate::vocabulary::{BootNonce, FleetHash, Moment, NodeName, Target, WorkerName};
 
 /// One watched node.
@@ -20,6 +20,10 @@ pub(super) struct Neighbour {
     /// The run of its supervisor that was heard from last.
     run: Option<BootNonce>,
     degraded: Vec<String>,
+    /// How it sees the nodes that it watches.
+    sees: Vec<Sighting>,
+    /// What it rehearsed with them.
+    rehearsed: Vec<Rehearsal>,
     workers: BTreeMap<WorkerName, Seen>,
     /// What its silence would mean had it not said goodbye.
     excused: Option<(NodeState, String)>,
@@ -74,6 +78,8 @@ impl Neighbour {
             fleet_hash: None,
             run: None,
             degraded: Vec::new(),
+            sees: Vec::new(),
+            rehearsed: Vec::new(),
             workers: BTreeMap::new(),
             excused: None,
         }
@@ -127,6 +133,8 @@ impl Neighbour {
 
     pub(super) fn snapshot(&mut self, report: NodeReport, now: Moment) {
         self.degraded = report.degraded;
+        self.sees = report.sees;
+        self.rehearsed = report.rehearsed;
         // It may have taken another fleet file since its hello.
         self.fleet_hash = report.fleet_hash.or(self.fleet_hash);
         let mut before = std::mem::take(&mut self.workers);
@@ -158,6 +166,8 @@ impl Neighbour {
             version: self.version.clone(),
             fleet_hash: self.fleet_hash,
             degraded: self.degraded.clone(),
+            sees: self.sees.clone(),
+            rehearsed: self.rehearsed.clone(),
             workers: self.workers.values().map(|seen| seen.now(now)).collect(),
         }
     }

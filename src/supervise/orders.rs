@@ -12,7 +12,7 @@ use crate::peer::desk::{Asker, Order, Subscription, Update, View};
 use crate::peer::wire::{
     DeadLetter, NodeReport, Outcome, Refusal, RefusalCode, RelaunchOrder, Request, Verb, Verdict,
 };
-use crate::vocabulary::{Mode, Moment, NodeName, Target, TaskId, WorkerName, human};
+use crate::vocabulary::{Mode, Moment, NodeName, Remedy, Target, TaskId, WorkerName, human};
 
 /// The longest hold. A lease that outlives everybody's memory of it is no lease.
 pub(super) const HOLD_AT_MOST: Duration = Duration::from_secs(7 * 86_400);
@@ -88,9 +88,15 @@ impl Core {
                     self.note(asker, request.verb.name(), letter, &request.because);
                     Verdict::Outcome(Outcome::Noted)
                 }
-                Verb::Relaunch(_) | Verb::Hold { .. } | Verb::Release {} | Verb::Explain {} => {
-                    refused(RefusalCode::NoWorker, "name the worker: NODE/WORKER")
+                Verb::Power { .. } | Verb::Drill(_) => {
+                    refused(RefusalCode::NotConfigured, "the fleet file names nothing of the kind")
                 }
+                Verb::Relaunch(_)
+                | Verb::Nudge(_)
+                | Verb::Repipe(_)
+                | Verb::Hold { .. }
+                | Verb::Release {}
+                | Verb::Explain {} => refused(RefusalCode::NoWorker, "name the worker: NODE/WORKER"),
             };
             let _ = reply.send(verdict);
             return;
@@ -102,6 +108,9 @@ impl Core {
         let verdict = match request.verb {
             Verb::Relaunch(order) => {
                 return self.serve_relaunch(asker, name, order, request.because, reply, now);
+            }
+            Verb::Nudge(_) | Verb::Repipe(_) | Verb::Drill(_) => {
+                refused(RefusalCode::NotConfigured, "the fleet file names nothing of the kind")
             }
             Verb::Status {} => {
                 let workers = vec![worker.report(&self.me, &name, now)];
@@ -115,7 +124,8 @@ impl Core {
                 self.look(&name, now);
                 Verdict::Outcome(Outcome::Released { hold, quarantine })
             }
-            Verb::Audit { .. }
+            Verb::Power { .. }
+            | Verb::Audit { .. }
             | Verb::Fleet {}
             | Verb::Prove { .. }
             | Verb::Requeue(_)
@@ -150,7 +160,7 @@ impl Core {
         now: Moment,
     ) {
         let Some(worker) = self.workers.get_mut(&name) else { return };
-        let wish = Wish { expect: order.expect, force: order.force };
+        let wish = Wish { remedy: Remedy::Relaunch, expect: order.expect, force: order.force };
         let policy = &worker.spec.policy;
         let admitted =
             admit(&worker.state, &worker.health, worker.invocation(), self.host, wish, policy, now);
@@ -164,7 +174,7 @@ impl Core {
                 worker.waiters.push(Waiter { reply, settled: order.settled, shared });
                 if !shared {
                     worker.because = format!("{asker}: {because}");
-                    self.judge(&name, &Event::Ordered, now);
+                    self.judge(&name, &Event::Ordered(Remedy::Relaunch), now);
                 }
             }
             Ok(Admitted::AlreadyRecovered(invocation)) => {
@@ -212,6 +222,13 @@ impl Core {
                         self.me
                     ),
                 )
+            }
+            Objection::NotRunning => refused(
+                RefusalCode::NotRunning,
+                format!("{target} does not run, and the dead cannot be nudged: keyholder relaunch {target}"),
+            ),
+            Objection::UnderWay(remedy) => {
+                refused(RefusalCode::Busy, format!("a {remedy} of {target} is under way already: ask again"))
             }
             Objection::NotStartable(obstacle) => {
                 refused(RefusalCode::NotStartable, format!("{target}: {obstacle}"))
@@ -270,6 +287,10 @@ impl Core {
             }),
             verb @ (Verb::Status {}
             | Verb::Relaunch(_)
+            | Verb::Nudge(_)
+            | Verb::Repipe(_)
+            | Verb::Power { .. }
+            | Verb::Drill(_)
             | Verb::Hold { .. }
             | Verb::Release {}
             | Verb::Explain {}
@@ -316,6 +337,7 @@ impl Core {
                 policy.start_timeout + policy.settle + ANSWER_SLACK
             }
             Verb::Prove { .. } => ANSWER_PROOF,
+            Verb::Nudge(_) | Verb::Repipe(_) | Verb::Power { .. } | Verb::Drill(_) => ANSWER_SLACK,
             Verb::Status {}
             | Verb::Hold { .. }
             | Verb::Release {}
@@ -384,6 +406,9 @@ fn answered(target: &Target, verdict: &Verdict) -> (bool, String) {
         Verdict::Outcome(Outcome::AlreadyRecovered { .. }) => {
             (true, format!("{target} had already recovered; nothing was touched"))
         }
+        Verdict::Outcome(Outcome::Remedied(done)) => {
+            (done.helped != Some(false), format!("{target}: {} {}", done.remedy, done.why))
+        }
         Verdict::Outcome(Outcome::Failed(failed)) => (false, format!("{target} is not back: {}", failed.why)),
         Verdict::Outcome(Outcome::Held { for_ms }) => {
             (true, format!("{target} is left alone for {}", human(Duration::from_millis(*for_ms))))
@@ -395,6 +420,8 @@ fn answered(target: &Target, verdict: &Verdict) -> (bool, String) {
             | Outcome::Explained(_)
             | Outcome::Audit(_)
             | Outcome::Proof(_)
+            | Outcome::Powered { .. }
+            | Outcome::Drilled(_)
             | Outcome::Noted
             | Outcome::Watching),
         ) => (false, format!("{target}: unexpected answer {other:?}")),

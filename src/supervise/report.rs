@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::core::Core;
+use super::neighbours::Neighbour;
 use crate::journal::{Event as Kind, Priority, Record};
 use crate::judge::Host;
-use crate::peer::wire::{NodeReport, NodeState};
-use crate::vocabulary::Moment;
+use crate::peer::wire::{NodeReport, NodeState, Sighting};
+use crate::vocabulary::{Moment, NodeName};
 
 impl Core {
     /// What of our own is broken, one sentence each.
@@ -18,6 +19,15 @@ impl Core {
         let dropped = self.recorder.dropped();
         let lost = (dropped > 0).then(|| format!("evidence: {dropped} records were dropped since the start"));
         [bus, self.stale_config.clone(), lost].into_iter().flatten().chain(self.store.degraded()).collect()
+    }
+
+    /// How this node sees the ones that it watches.
+    fn sees(&self) -> Vec<Sighting> {
+        let sight = |(node, neighbour): (&NodeName, &Neighbour)| Sighting {
+            node: node.clone(),
+            state: neighbour.state(),
+        };
+        self.neighbours.iter().map(sight).collect()
     }
 
     /// This node as a whole.
@@ -39,6 +49,8 @@ impl Core {
             version: Some(env!("CARGO_PKG_VERSION").to_owned()),
             fleet_hash: Some(self.fleet.hash),
             degraded: self.degraded(),
+            sees: self.sees(),
+            rehearsed: Vec::new(),
             workers: self.workers.iter().map(|(name, worker)| worker.report(&self.me, name, now)).collect(),
         }
     }

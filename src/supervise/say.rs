@@ -14,8 +14,10 @@ impl Core {
         let report = worker.report(&self.me, name, now);
         let critical = worker.spec.blast_radius == BlastRadius::Critical;
         let (kind, priority) = match report.class {
-            Class::Dead if critical => (Kind::Alert, Priority::Error),
-            Class::Dead | Class::Unknown => (Kind::Observed, Priority::Warning),
+            Class::Dead | Class::Stuck | Class::DeliveryGap if critical => (Kind::Alert, Priority::Error),
+            Class::Dead | Class::Stuck | Class::DeliveryGap | Class::Unknown => {
+                (Kind::Observed, Priority::Warning)
+            }
             Class::Healthy | Class::Starting | Class::Held => (Kind::Observed, Priority::Info),
         };
         let (was, is) = (before.name(), report.class.name());
@@ -68,6 +70,32 @@ impl Core {
                 Kind::Acted,
                 Priority::Warning,
                 format!("{unit} is still down in quarantine; next try in {}", human(wait)),
+            ),
+            Say::Ailing(remedy) => (
+                Kind::Observed,
+                act,
+                format!("{unit} makes no progress and gets a {remedy}: {}", worker.why()),
+            ),
+            Say::Resumed(remedy) => {
+                (Kind::Acted, act, format!("{unit} makes progress again after a {remedy}"))
+            }
+            Say::NoHelp(remedy, wait) => (
+                Kind::Acted,
+                Priority::Warning,
+                format!("the {remedy} did not help {unit}; the next step follows in {}", human(wait)),
+            ),
+            Say::Unverified(remedy) => (
+                Kind::Acted,
+                Priority::Warning,
+                format!("the {remedy} of {unit} was carried out; whether it helped cannot be seen"),
+            ),
+            Say::Braked => (
+                Kind::Alert,
+                Priority::Error,
+                format!(
+                    "most workers of this node make no progress at once, so the cause is a common one and nothing is restarted: {}",
+                    worker.why()
+                ),
             ),
             Say::Recovered => (Kind::Acted, act, format!("{unit} stayed up: recovered")),
             Say::CameBack => (Kind::Observed, act, format!("{unit} is up again without our doing")),

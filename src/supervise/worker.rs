@@ -6,21 +6,30 @@ use tokio::sync::oneshot;
 
 use super::acts::journal_of;
 use crate::fleet::Worker as Spec;
-use crate::judge::{ActiveState, Death, Health, Observation, Phase, UnitSnapshot, Wait, WorkerState};
-use crate::peer::wire::{Class, Explanation, Outcome, RelaunchFailed, Relaunched, Verdict, WorkerReport};
-use crate::vocabulary::{InvocationId, Moment, NodeName, WorkerName, human};
+use crate::judge::{
+    ActiveState, Crowd, Death, Health, Observation, Phase, Rungs, Terms, UnitSnapshot, Vitals, Wait,
+    WorkerState,
+};
+use crate::peer::wire::{
+    Class, Explanation, LaneReport, Outcome, RelaunchFailed, Relaunched, Verdict, WorkerReport,
+};
+use crate::vocabulary::{InvocationId, LaneStatus, Moment, NodeName, Remedy, WorkerName, human};
 
 /// A worker as the supervisor's loop owns it.
 pub(super) struct Worker {
     pub(super) spec: Spec,
     pub(super) state: WorkerState,
     pub(super) seen: Observation,
+    /// Signs of progress beside the unit's state.
+    pub(super) vitals: Vitals,
     pub(super) health: Health,
     /// What watchers were last shown of it.
     pub(super) shown: Shown,
     /// Since when it has been in its present class.
     pub(super) since: Moment,
     pub(super) last_act: Option<(Moment, String)>,
+    /// What it says of itself, if it is a lane, and whether it has fallen silent since.
+    pub(super) lane: Option<(LaneStatus, bool)>,
     /// Who asked for the relaunch that is in flight or settling.
     pub(super) because: String,
     /// The relaunch that is settling, for those who wait for its verification.
@@ -52,10 +61,12 @@ impl Worker {
             spec,
             state,
             seen: Observation::Failed(blind.clone()),
+            vitals: Vitals::default(),
             health: Health::Unknown(blind.clone()),
             shown: Shown { class: Class::Unknown, invocation: None, why: blind },
             since: now,
             last_act: None,
+            lane: None,
             because: String::new(),
             relaunched: None,
             waiters: Vec::new(),
@@ -76,6 +87,15 @@ impl Worker {
         }
     }
 
+    /// What decisions about it depend on.
+    pub(super) fn terms(&self, salt: u64, crowd: Crowd) -> Terms<'_> {
+        let Spec { policy, blast_radius, stuck, delivery_gap, .. } = &self.spec;
+        let stuck = stuck.as_ref().filter(|stuck| stuck.nudge.is_some()).map(|stuck| stuck.older_than);
+        let gap = delivery_gap.as_ref().filter(|gap| gap.repipe.is_some()).map(|gap| gap.not_draining_for);
+        let rungs = Rungs { nudge: stuck.map(time_to_show), repipe: gap.map(time_to_show) };
+        Terms { policy, salt, blast_radius: *blast_radius, rungs, crowd }
+    }
+
     pub(super) fn invocation(&self) -> Option<InvocationId> {
         match &self.seen {
             Observation::Unit(unit) => unit.invocation,
@@ -89,7 +109,9 @@ impl Worker {
             Health::InTransition(_) => Class::Starting,
             Health::Dead(_) if self.state.held(now).is_some() => Class::Held,
             Health::Dead(_) => Class::Dead,
-            Health::Unknown(_) => Class::Unknown,
+            Health::Stuck(_) => Class::Stuck,
+            Health::DeliveryGap(_) => Class::DeliveryGap,
+            Health::Blind(_) | Health::Unknown(_) => Class::Unknown,
         }
     }
 
@@ -106,7 +128,8 @@ impl Worker {
             (Health::InTransition(what), _) => (*what).to_owned(),
             (Health::Dead(death), Observation::Unit(unit)) => ended(*death, unit),
             (Health::Dead(death), Observation::Failed(_)) => death.to_string(),
-            (Health::Unknown(why), _) => why.clone(),
+            (Health::Stuck(why) | Health::DeliveryGap(why) | Health::Unknown(why), _) => why.clone(),
+            (Health::Blind(why), _) => format!("running; {why}"),
         }
     }
 
@@ -118,12 +141,26 @@ impl Worker {
             Phase::Waiting { why: Wait::SystemdFirst, .. } => "systemd may restart it itself".to_owned(),
             Phase::Waiting { why: Wait::UndeclaredStop, .. } => "nobody declared this stop".to_owned(),
             Phase::Waiting { why: Wait::Grace, .. } => "its watchers repair it after the grace".to_owned(),
+            Phase::Waiting { why: Wait::Crowd, .. } => {
+                "many fell at once; they come back one by one".to_owned()
+            }
+            Phase::Waiting { why: Wait::Window, .. } => {
+                "nothing depends on it; its repair window runs".to_owned()
+            }
+            Phase::Waiting { why: Wait::LookAround, .. } => "a look at the others first".to_owned(),
+            Phase::Waiting { why: Wait::Brake, .. } => {
+                "nothing: most workers of this node stand still, so the cause is a common one".to_owned()
+            }
+            Phase::Verifying { remedy, .. } => format!("after a {remedy}; it has to make progress now"),
             Phase::Waiting { why: Wait::Hold, .. } => "back when the hold ends".to_owned(),
             Phase::Waiting { failures, why: Wait::Backoff, .. } => {
                 format!("try {failures} failed; the next follows")
             }
             Phase::LeftToPeers => "left to its watchers".to_owned(),
-            Phase::Repairing { episode, .. } => match episode.failures {
+            Phase::Repairing { remedy: remedy @ (Remedy::Nudge | Remedy::Repipe), .. } => {
+                format!("{remedy} under way")
+            }
+            Phase::Repairing { remedy: Remedy::Relaunch, episode, .. } => match episode.failures {
                 0 => "relaunching".to_owned(),
                 failures => format!("relaunching, try {}", failures + 1),
             },
@@ -142,6 +179,7 @@ impl Worker {
             | Phase::LeftToPeers
             | Phase::Repairing { .. }
             | Phase::Settling { .. }
+            | Phase::Verifying { .. }
             | Phase::Stranded => None,
         };
         WorkerReport {
@@ -160,8 +198,19 @@ impl Worker {
             held_for_ms: self.state.held(now).map(|hold| ms(hold.until.since(now))),
             quarantined: self.state.quarantined(),
             left_to_peers: self.state.phase == Phase::LeftToPeers,
+            drill: None,
+            rehearsed: Vec::new(),
             startable: !matches!(self.health, Health::Dead(Death::NotStartable(_))),
+            lane: self.lane(now).map(Box::new),
         }
+    }
+
+    /// What its lane says of itself, if that is the word of the run that is up.
+    fn lane(&self, now: Moment) -> Option<LaneReport> {
+        let (status, silent) = self.lane.as_ref()?;
+        let up = !matches!(self.health, Health::Dead(_));
+        (up && status.invocation.is_some() && status.invocation == self.invocation())
+            .then(|| LaneReport::of(status, *silent, now))
     }
 
     pub(super) fn explain(&self, node: &NodeName, name: &WorkerName, now: Moment) -> Explanation {
@@ -175,7 +224,11 @@ impl Worker {
             Health::Healthy => "it is up, so nothing is done".to_owned(),
             Health::InTransition(what) => format!("{what}: that is no death, so nothing is done"),
             Health::Dead(death) => format!("dead: {death}"),
-            Health::Unknown(_) => "unknown never acts: nothing is done until it can be observed".to_owned(),
+            Health::Stuck(_) => "stuck: it runs and its loop makes no progress".to_owned(),
+            Health::DeliveryGap(_) => "delivery gap: it is well and nothing reaches it".to_owned(),
+            Health::Blind(_) | Health::Unknown(_) => {
+                "unknown never acts: nothing is done until it can be observed".to_owned()
+            }
         }];
         if let Some(hold) = self.state.held(now) {
             let left = human(hold.until.since(now));
@@ -193,6 +246,12 @@ impl Worker {
         decided.push(format!("repair_by is {:?} in fleet.yaml", policy.repair_by).to_lowercase());
         Explanation { report, observed, decided }
     }
+}
+
+/// How long a worker has after a gentle remedy to show progress: a detector looks four times within `limit`, so half of
+/// it is two looks.
+fn time_to_show(limit: Duration) -> Duration {
+    (limit / 2).clamp(Duration::from_secs(1), Duration::from_secs(60))
 }
 
 /// How a dead worker ended, for one line.
@@ -259,7 +318,7 @@ impl Worker {
     /// between, what they wait for does not come.
     pub(super) fn disappoint(&mut self) {
         match self.state.phase {
-            Phase::Repairing { .. } | Phase::Settling { .. } => return,
+            Phase::Repairing { .. } | Phase::Settling { .. } | Phase::Verifying { .. } => return,
             Phase::Watching
             | Phase::Waiting { .. }
             | Phase::LeftToPeers
@@ -294,7 +353,9 @@ impl Worker {
             Health::Dead(death) => death.to_string(),
             Health::Healthy => "it runs".to_owned(),
             Health::InTransition(what) => (*what).to_owned(),
-            Health::Unknown(why) => why.clone(),
+            Health::Stuck(why) | Health::DeliveryGap(why) | Health::Blind(why) | Health::Unknown(why) => {
+                why.clone()
+            }
         }
     }
 }

@@ -114,6 +114,8 @@ fn the_supervisors_own_word_is_compared_with_the_file_and_with_ours() {
         version: Some("0.1.0".to_owned()),
         fleet_hash: Some(hash),
         degraded: Vec::new(),
+        sees: Vec::new(),
+        rehearsed: Vec::new(),
         workers: Vec::new(),
     };
     let mut reports =

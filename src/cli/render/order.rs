@@ -23,6 +23,9 @@ pub fn relaunched(target: &Target, outcome: &Outcome, whole: Duration) -> Option
         | Outcome::Explained(_)
         | Outcome::Audit(_)
         | Outcome::Proof(_)
+        | Outcome::Remedied(_)
+        | Outcome::Powered { .. }
+        | Outcome::Drilled(_)
         | Outcome::Noted
         | Outcome::Watching => None,
     }

@@ -10,8 +10,11 @@ const NONCE: [u8; 16] = [7; 16];
 fn node(watched_by: &[&str]) -> Node {
     let worker = || Worker {
         unit: "x.service".parse().unwrap(),
+        lane: None,
         blast_radius: BlastRadius::Normal,
         policy: Policy::default(),
+        stuck: None,
+        delivery_gap: None,
     };
     Node {
         address: "192.0.2.10:7433".parse().unwrap(),
@@ -19,6 +22,7 @@ fn node(watched_by: &[&str]) -> Node {
         watched_by: watched_by.iter().map(|n| n.parse().unwrap()).collect(),
         disabled: false,
         insecure_unsigned_write: false,
+        power: None,
         workers: ["write", "agent"].map(|name| (name.parse().unwrap(), worker())).into(),
     }
 }

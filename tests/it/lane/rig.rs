@@ -91,6 +91,33 @@ impl Rig {
         }
         Lane::spawn(command)
     }
+
+    /// A lane to which the environment says everything, as it was before there were options. `before` runs it.
+    pub(super) fn bare_lane(&self, redis: &Redis, before: &[&str], env: &[(&str, &str)]) -> Lane {
+        self.bare_lane_with(redis, before, &[], env)
+    }
+
+    pub(super) fn bare_lane_with(
+        &self,
+        redis: &Redis,
+        before: &[&str],
+        args: &[&str],
+        env: &[(&str, &str)],
+    ) -> Lane {
+        let mut words = before.iter().copied().chain([env!("CARGO_BIN_EXE_keyholder"), "lane"]);
+        let mut command = Command::new(words.next().unwrap());
+        command
+            .args(words)
+            .args(args)
+            .arg("--insecure-unsigned-write")
+            .arg("--catalog")
+            .arg(self.path("catalog_mars.yaml"))
+            .env_remove("NOTIFY_SOCKET")
+            .env("STATE_DIRECTORY", self.path("state"))
+            .env("KEYHOLDER_REDIS", redis.url(""))
+            .envs(env.iter().copied());
+        Lane::spawn(command)
+    }
 }
 
 /// A running lane.
