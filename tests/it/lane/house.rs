@@ -75,6 +75,11 @@ impl House {
     pub(super) fn fail_over(&mut self) -> (usize, Instant) {
         let old = until("there is a master", || self.master());
         self.servers[old].kill();
+        self.elected_after(old)
+    }
+
+    /// When that one is dead already.
+    pub(super) fn elected_after(&self, old: usize) -> (usize, Instant) {
         self.signal(1 - old, Signal::SIGCONT);
         self.elected(1 - old)
     }
