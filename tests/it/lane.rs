@@ -9,5 +9,6 @@ mod secret;
 mod sentinel;
 mod servers;
 mod status;
+mod storm;
 mod tasks;
 mod trouble;
