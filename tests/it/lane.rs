@@ -3,6 +3,7 @@
 mod giving;
 mod heritage;
 mod kills;
+mod record;
 mod rig;
 mod status;
 mod tasks;

@@ -62,11 +62,21 @@ impl Rig {
         self.dir.path().join(name)
     }
 
+    /// A lane whose words nobody reads, and what it says them into.
+    pub(super) fn unheard_lane(&self, mode: &str, redis: &Redis) -> Child {
+        let mut command = self.command(mode, redis, &[], &[]);
+        command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
     pub(super) fn lane(&self, mode: &str, redis: &Redis) -> Lane {
         self.lane_with(mode, redis, &[], &[])
     }
 
     pub(super) fn lane_with(&self, mode: &str, redis: &Redis, args: &[&str], env: &[(&str, &str)]) -> Lane {
+        Lane::spawn(self.command(mode, redis, args, env))
+    }
+
+    fn command(&self, mode: &str, redis: &Redis, args: &[&str], env: &[(&str, &str)]) -> Command {
         let (first, prefix): (&str, &[&str]) = match mode {
             "read" => ("setpriv", &["--no-new-privs", "--", env!("CARGO_BIN_EXE_keyholder")]),
             _ => (env!("CARGO_BIN_EXE_keyholder"), &[]),
@@ -85,7 +95,7 @@ impl Rig {
         if mode == "write" && !args.contains(&"--signer") {
             command.arg("--insecure-unsigned-write");
         }
-        Lane::spawn(command)
+        command
     }
 
     /// A lane to which the environment says everything, as it was before there were options. `before` runs it.
