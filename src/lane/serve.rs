@@ -37,7 +37,7 @@ async fn one(shared: &Rc<Shared>, piece: Piece<'_>) -> Result<(), Trouble> {
         Known::Finished { id, result } => {
             let result = result.unwrap_or_else(|| forgotten(shared, &id));
             desk.finish(piece, &id, Some(&result), None).await?;
-            return Ok(shared.ledger.published(piece.hash)?);
+            return Ok(shared.published(piece.hash)?);
         }
         Known::Begun(begun) if begun.again && begun.attempts < ATTEMPTS => Some(begun),
         Known::Begun(begun) => return interrupted(shared, &desk, piece, &begun).await,
@@ -84,7 +84,7 @@ async fn refuse(shared: &Rc<Shared>, desk: &Desk, piece: Piece<'_>, refused: Ref
     }
     shared.says.task(&result);
     desk.finish(piece, &id, Some(&json), dead.as_deref()).await?;
-    shared.ledger.published(piece.hash)?;
+    shared.published(piece.hash)?;
     shared.count(&result);
     Ok(())
 }
@@ -172,7 +172,7 @@ async fn execute(
     shared.in_hand.borrow_mut().remove(piece.hash);
     let Some(desk) = shared.desk() else { return Ok(()) };
     desk.finish(piece, &task.id, Some(&json), None).await?;
-    Ok(shared.ledger.published(piece.hash)?)
+    Ok(shared.published(piece.hash)?)
 }
 
 fn file(what: &str) -> impl Fn(std::io::Error) -> Trouble + use<> {

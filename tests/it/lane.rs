@@ -4,6 +4,7 @@ mod giving;
 mod heritage;
 mod house;
 mod kills;
+mod record;
 mod rig;
 mod secret;
 mod sentinel;
