@@ -3,10 +3,13 @@
 mod classify;
 mod crowd;
 mod decide;
+pub mod log;
 mod neighbour;
 mod observation;
 mod order;
+pub mod replay;
 mod state;
+pub mod tape;
 mod vitals;
 
 pub use classify::{Death, Health, Host, Obstacle, classify};
@@ -16,7 +19,9 @@ pub use neighbour::{Errand, Sight, errand};
 pub use observation::{ActiveState, LoadState, Observation, StopCause, UnitSnapshot};
 pub use order::{Admitted, Objection, Wish, admit};
 pub use state::{Action, Ending, Episode, Event, Hold, Phase, Say, Wait, WorkerState};
-pub use vitals::{Pulse, Reading, Track, Vitals};
+pub use vitals::{Pulse, Reading, Sign, Signs, Track, Vitals};
 
+#[cfg(test)]
+mod false_alarms;
 #[cfg(test)]
 mod properties;

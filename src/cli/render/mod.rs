@@ -5,6 +5,7 @@ mod audit;
 mod explain;
 mod fleet;
 mod order;
+mod replay;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ pub use audit::audit;
 pub use explain::explanation;
 pub use fleet::{Look, change, fleet, node_change};
 pub use order::{held, refused, relaunched, released};
+pub use replay::story;
 
 use super::screen::Tone;
 use crate::peer::wire::{Class, NodeState};
