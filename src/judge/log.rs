@@ -328,7 +328,7 @@ mod tests {
             (r#"{"at_ms":6,"worker":"mars/other","what":"time"}"#, "mars/other"),
             (r#"{"at_ms":6,"worker":"mars/agent","what":"time","x":1}"#, "unknown field"),
             (r#"{"at_ms":6,"at_ms":7,"worker":"mars/agent","what":"time"}"#, "duplicate"),
-            (r#"{"at_ms":6,"worker":"../x","what":"time"}"#, "NODE/WORKER"),
+            (r#"{"at_ms":6,"worker":"../x","what":"time"}"#, "node name"),
             (r#"{"at_ms":6,"worker":"mars/agent","what":"panic"}"#, "unknown variant"),
             (r#"{"at_ms":6,"worker":"mars/agent","what":{"beat":{"mark":-1}}}"#, "integer"),
             (r#"{"at_ms":6,"worker":"mars/agent","what":{"opens":{"care":{"grace":5}}}}"#, "unknown field"),
