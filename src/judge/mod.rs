@@ -3,10 +3,13 @@
 mod classify;
 mod crowd;
 mod decide;
+pub mod log;
 mod neighbour;
 mod observation;
 mod order;
+pub mod replay;
 mod state;
+pub mod tape;
 mod vitals;
 
 pub use classify::{Death, Health, Host, Obstacle, classify};
