@@ -393,5 +393,3 @@ impl Play {
     }
 }
 
-#[cfg(test)]
-mod tests;
