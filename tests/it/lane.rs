@@ -4,6 +4,7 @@ mod giving;
 mod heritage;
 mod kills;
 mod record;
+mod reload;
 mod rig;
 mod status;
 mod tasks;
