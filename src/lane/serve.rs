@@ -8,13 +8,13 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::admit::{Admitted, Past, Refused, admit};
 use super::guard::RunLock;
 use super::ledger::{Begun, Known, LedgerError};
-use super::recover::{ATTEMPTS, Mark, interrupted};
+use super::recover::{ATTEMPTS, Mark, forgotten, interrupted};
 use super::result::{Status, TaskResult};
 use super::run::{GRACE, Order, run};
 use super::shared::{InHand, Shared, Trouble};
 use crate::catalog::Mode;
 use crate::queue::{Desk, How, Piece};
-use crate::vocabulary::printable;
+use crate::vocabulary::{InFlight, Moment, printable};
 
 /// Serves a task that was claimed and is in hand. The slot is free again when it is answered.
 pub(super) async fn serve(shared: Rc<Shared>, raw: Vec<u8>, hash: String, permit: OwnedSemaphorePermit) {
@@ -35,7 +35,8 @@ async fn one(shared: &Rc<Shared>, piece: Piece<'_>) -> Result<(), Trouble> {
     let Some(desk) = shared.desk() else { return Ok(()) };
     let before = match shared.ledger.known(piece.hash)? {
         Known::Finished { id, result } => {
-            desk.finish(piece, &id, result.as_deref(), None).await?;
+            let result = result.unwrap_or_else(|| forgotten(shared, &id));
+            desk.finish(piece, &id, Some(&result), None).await?;
             return Ok(shared.ledger.published(piece.hash)?);
         }
         Known::Begun(begun) if begun.again && begun.attempts < ATTEMPTS => Some(begun),
@@ -97,7 +98,13 @@ async fn execute(
 ) -> Result<(), Trouble> {
     let Admitted { task, issued_ms, argv, timeout, again } = admitted;
     let what = format!("{} ({})", task.action, task.id);
-    shared.in_hand.borrow_mut().insert(piece.hash.to_owned(), InHand { what });
+    let begun = InFlight {
+        id: task.id.clone(),
+        action: task.action.clone(),
+        since: Moment::now(),
+        idempotent: *again,
+    };
+    shared.in_hand.borrow_mut().insert(piece.hash.to_owned(), InHand { what, begun: Some(begun) });
     shared.show();
     let lock = match shared.lane() {
         Mode::Read => None,

@@ -5,8 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
+mod lane;
 mod report;
 
+pub use lane::{LaneReport, LastReport, TaskReport};
 pub use report::{AuditLine, Class, Explanation, NodeReport, NodeState, Rehearsal, Sighting, WorkerReport};
 
 pub use super::codec::{decode_client, decode_server, encode};
@@ -291,6 +293,8 @@ pub enum Outcome {
     Remedied(Remedied),
     /// The node's `power` command was run.
     Powered {
+        /// Whether it ended well. Whether the host comes back is seen by its answering.
+        done: bool,
         /// How it ended, in words.
         how: String,
         /// How long it took, in microseconds.

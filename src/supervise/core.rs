@@ -5,18 +5,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
+use super::lanes::LaneNews;
 use super::neighbours::Neighbour;
 use super::worker::Worker;
+use crate::detect::Vital;
 use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record, Recorder};
+use crate::judge::log::Happened;
 use crate::judge::{Action, Event, Host, Observation, Phase, WorkerState, classify, crowd, decide};
 use crate::peer::desk::Update;
 use crate::peer::wire::Verdict;
 use crate::store::StoreHandle;
 use crate::systemd::{Relaunch, Systemd};
-use crate::vocabulary::{Moment, NodeName, Remedy, Target, UnitName, WorkerName};
+use crate::vocabulary::{Mode, Moment, NodeName, Remedy, Target, UnitName, WorkerName};
 
 /// How long a host may stay in systemd's `starting` before its workers count as dead all the same: a unit that hangs
 /// at boot must not blind the supervisor for ever.
@@ -33,6 +36,15 @@ pub(super) enum Done {
     Relaunch { worker: WorkerName, end: Box<Relaunch>, log: Vec<String> },
     /// An order that this node gave to a neighbour as its watcher.
     Errand { target: Target, verdict: Box<Result<Verdict, String>> },
+    /// A nudge or repipe of a worker of this node.
+    Gentle { worker: WorkerName, remedy: Remedy, result: Result<(), String>, took: Duration },
+    /// The `power` command of a neighbour.
+    Power {
+        node: NodeName,
+        how: Result<String, String>,
+        reply: Option<oneshot::Sender<Verdict>>,
+        took: Duration,
+    },
 }
 
 /// The supervisor's state and its handles to the outside.
@@ -56,11 +68,13 @@ pub(super) struct Core {
     /// Changes of all nodes in view, for the local socket.
     pub(super) all: broadcast::Sender<Arc<Update>>,
     pub(super) units: watch::Sender<Vec<UnitName>>,
+    /// Which of the workers are lanes.
+    pub(super) lanes: watch::Sender<Vec<(WorkerName, Mode)>>,
     pub(super) done: mpsc::Sender<Done>,
 }
 
 /// A number that differs from name to name (FNV-1a), for the spread of retries.
-fn salt(name: &str) -> u64 {
+pub(super) fn salt(name: &str) -> u64 {
     name.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
@@ -83,9 +97,39 @@ impl Core {
             if let Some(worker) = self.workers.get_mut(&name)
                 && !worker.knows_better_than(seen)
             {
-                worker.seen = seen.clone();
+                worker.take_in(seen.clone(), self.host, now);
             }
             self.look(&name, now);
+        }
+    }
+
+    /// Takes in what a detector read of a worker of this node, or of one that this node watches.
+    pub(super) fn read(&mut self, vital: Vital, now: Moment) {
+        let Vital { target, sign, reading } = vital;
+        if target.node != self.me {
+            let neighbour = self.neighbours.get_mut(&target.node);
+            if let Some(report) =
+                neighbour.and_then(|neighbour| neighbour.read(&self.fleet, &target, sign, reading, now))
+            {
+                let text = format!("{}: {}", report.class.name(), report.why);
+                self.recorder.record(Record::local(
+                    Kind::Observed,
+                    Priority::Warning,
+                    target.to_string(),
+                    text,
+                ));
+                self.publish_all(Update::Worker(report));
+            }
+            return;
+        }
+        let Some(worker) = self.workers.get_mut(&target.worker) else { return };
+        worker.note(Happened::read(sign, reading.clone()), self.host, now);
+        let before = worker.signs.vitals();
+        let (stuck, gap) = (worker.spec.stuck.as_ref(), worker.spec.delivery_gap.as_ref());
+        worker.signs.take(sign, reading, stuck, gap, now);
+        // Most readings say what the one before has said.
+        if worker.signs.vitals() != before {
+            self.look(&target.worker, now);
         }
     }
 
@@ -93,7 +137,7 @@ impl Core {
     pub(super) fn look(&mut self, name: &WorkerName, now: Moment) {
         let host = self.host;
         let Some(worker) = self.workers.get_mut(name) else { return };
-        worker.health = classify(&worker.seen, &worker.vitals, host);
+        worker.health = classify(&worker.seen, &worker.signs.vitals(), host);
         let event = Event::Seen { health: worker.health.clone(), invocation: worker.invocation() };
         let shown = worker.shown(now);
         // Also a new run or another reason within the same class: a watcher's order is about the run it was shown.
@@ -129,16 +173,23 @@ impl Core {
 
     /// Feeds an event to the judge and carries out what it decides; true if that has changed the worker's state.
     fn decide(&mut self, name: &WorkerName, event: &Event, now: Moment) -> bool {
-        let crowd = crowd(self.workers.values().map(|worker| &worker.health));
+        let (crowd, host) = (crowd(self.workers.values().map(|worker| &worker.health)), self.host);
         let Some(worker) = self.workers.get_mut(name) else { return false };
+        worker.note_event(event, crowd, host, now);
         let terms = worker.terms(salt(name.as_str()), crowd);
         let (state, actions) = decide(&worker.state, event, terms, now);
         let changed = state != worker.state;
+        if changed {
+            worker.note_time(host, now);
+        }
         worker.state = state;
         if changed {
             self.save(name);
         }
         for action in actions {
+            if let (Action::Act(remedy), Some(worker)) = (action, self.workers.get_mut(name)) {
+                worker.note(Happened::Acted(remedy), host, now);
+            }
             match action {
                 Action::Act(Remedy::Relaunch) => self.relaunch(name, now),
                 Action::Act(remedy @ (Remedy::Nudge | Remedy::Repipe)) => self.gentle(name, remedy, now),
@@ -147,6 +198,7 @@ impl Core {
         }
         if let Some(worker) = self.workers.get_mut(name) {
             worker.disappoint();
+            worker.disappoint_gentle(now);
         }
         changed
     }
@@ -178,6 +230,29 @@ impl Core {
         let _ = self.all.send(update);
     }
 
+    /// A lane has said something new, or nothing for too long.
+    pub(super) fn lane(&mut self, news: LaneNews, now: Moment) {
+        let LaneNews { worker: name, said, silent } = news;
+        let lane = match said {
+            Ok(status) => status.map(|status| (status, silent)),
+            Err(why) => {
+                let text = format!("what this lane says of itself is not believed: {why}");
+                let record = Record::local(Kind::Degraded, Priority::Warning, self.target(&name), text);
+                self.recorder.record(record);
+                None
+            }
+        };
+        // It may have been taken out of the fleet meanwhile.
+        let Some(worker) = self.workers.get_mut(&name) else { return };
+        let shows = |worker: &Worker| worker.lane(now).is_some();
+        let showed = shows(worker);
+        worker.lane = lane;
+        // What nobody was shown and nobody will be is no news.
+        if showed || shows(worker) {
+            self.publish(&name, now);
+        }
+    }
+
     pub(super) fn target(&self, name: &WorkerName) -> String {
         format!("{}/{name}", self.me)
     }
@@ -186,6 +261,9 @@ impl Core {
     pub(super) fn host(&mut self, host: Host, now: Moment) {
         if host == self.host {
             return;
+        }
+        for worker in self.workers.values_mut() {
+            worker.note(Happened::Host(host), self.host, now);
         }
         self.host = host;
         self.host_since = now;
@@ -251,12 +329,14 @@ impl Core {
         }
         let errands = self.errands(now);
         let returns = self.await_return(now);
+        let blackouts = self.blackouts(now);
         self.workers
             .values()
             .filter_map(|worker| worker.state.wake(&worker.spec.policy))
             .filter(|at| *at > now)
             .chain(errands)
             .chain(returns)
+            .chain(blackouts)
             .min()
     }
 
@@ -267,7 +347,7 @@ impl Core {
         for (name, spec) in specs {
             let worker = match before.remove(&name) {
                 Some(mut worker) if worker.spec.unit == spec.unit => {
-                    worker.spec = spec;
+                    worker.adopt(spec);
                     worker
                 }
                 Some(_) | None => Worker::new(spec, WorkerState::default(), now),
@@ -276,6 +356,8 @@ impl Core {
         }
         self.fleet = fleet;
         self.units.send_replace(self.workers.values().map(|worker| worker.spec.unit.clone()).collect());
+        let lane = |(name, worker): (&WorkerName, &Worker)| Some((name.clone(), worker.spec.lane?));
+        self.lanes.send_replace(self.workers.iter().filter_map(lane).collect());
         for worker in self.workers.values() {
             self.systemd.look(&worker.spec.unit);
         }

@@ -12,8 +12,10 @@ use tokio::time::timeout;
 
 use super::core::{Core, Done, publishers};
 use super::kernel;
+use super::lanes::{self, LaneNews};
 use super::worker::Worker;
 use super::{Setup, SuperviseError};
+use crate::detect::Vital;
 use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record, take_warnings};
 use crate::judge::{Host, WorkerState};
@@ -40,7 +42,9 @@ struct Inbox {
     systemd: mpsc::Receiver<SystemdEvent>,
     orders: mpsc::Receiver<Order>,
     peers: mpsc::Receiver<PeerEvent>,
+    vitals: mpsc::Receiver<Vec<Vital>>,
     done: mpsc::Receiver<Done>,
+    lanes: mpsc::Receiver<LaneNews>,
     reload: Signal,
     terminate: Signal,
     interrupt: Signal,
@@ -52,7 +56,9 @@ enum Woke {
     Systemd(SystemdEvent),
     Order(Order),
     Peer(PeerEvent),
+    Vitals(Vec<Vital>),
     Done(Done),
+    Lane(LaneNews),
     Reload,
     Stop,
     DoorClosed(Result<Result<(), DoorError>, JoinError>),
@@ -69,6 +75,8 @@ impl Inbox {
             Some(done) = self.done.recv() => Woke::Done(done),
             Some(order) = self.orders.recv() => Woke::Order(order),
             Some(event) = self.peers.recv() => Woke::Peer(event),
+            Some(vitals) = self.vitals.recv() => Woke::Vitals(vitals),
+            Some(news) = self.lanes.recv() => Woke::Lane(news),
             _ = self.terminate.recv() => Woke::Stop,
             _ = self.interrupt.recv() => Woke::Stop,
             _ = self.reload.recv() => Woke::Reload,
@@ -117,8 +125,13 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
     let (orders_tx, orders_rx) = mpsc::channel(INBOX);
     let (peers_tx, peers_rx) = mpsc::channel(INBOX);
     let (done_tx, done_rx) = mpsc::channel(INBOX);
+    let (vitals_tx, vitals_rx) = mpsc::channel(INBOX);
+    let _ = &vitals_tx;
     let (fleet_tx, fleet_rx) = tokio::sync::watch::channel(fleet.clone());
     let (units, units_rx) = tokio::sync::watch::channel(Vec::new());
+    let (lanes, lanes_rx) = tokio::sync::watch::channel(Vec::new());
+    let (news_tx, news_rx) = mpsc::channel(INBOX);
+    tokio::spawn(lanes::follow(me.clone(), lanes_rx, news_tx));
     let (own, all) = publishers();
     let mut core = Core {
         me: me.clone(),
@@ -136,6 +149,7 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
         own,
         all,
         units,
+        lanes,
         done: done_tx,
     };
     take_over(&mut core, &fleet, &evidence.loaded, now);
@@ -157,7 +171,9 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
         systemd: systemd_rx,
         orders: orders_rx,
         peers: peers_rx,
+        vitals: vitals_rx,
         done: done_rx,
+        lanes: news_rx,
         reload: catch(SignalKind::hangup())?,
         terminate: catch(SignalKind::terminate())?,
         interrupt: catch(SignalKind::interrupt())?,
@@ -220,7 +236,17 @@ async fn supervise(
             Woke::Systemd(SystemdEvent::Bus(BusState::Lost(why))) => core.bus(Some(why), now),
             Woke::Order(order) => core.order(order, now),
             Woke::Peer(event) => core.peer(event, now),
+            Woke::Lane(news) => core.lane(news, now),
             Woke::Done(Done::Relaunch { worker, end, log }) => core.relaunched(&worker, *end, log, now),
+            Woke::Done(Done::Gentle { worker, remedy, result, took }) => {
+                core.gentled(&worker, remedy, result, took, now);
+            }
+            Woke::Done(Done::Power { node, how, reply, took }) => core.powered(&node, how, reply, took),
+            Woke::Vitals(vitals) => {
+                for vital in vitals {
+                    core.read(vital, now);
+                }
+            }
             Woke::Done(Done::Errand { target, verdict }) => core.errand_done(&target, &verdict, now),
             Woke::Reload => reload(core, path, fleet_tx, follow, now),
             Woke::Stop => return Ok(()),

@@ -1,7 +1,14 @@
 //! Lanes as processes against a real server.
 
 mod giving;
+mod heritage;
+mod house;
 mod kills;
 mod rig;
+mod secret;
+mod sentinel;
+mod servers;
+mod status;
+mod storm;
 mod tasks;
 mod trouble;

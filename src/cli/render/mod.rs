@@ -4,6 +4,7 @@
 mod audit;
 mod explain;
 mod fleet;
+mod lane;
 mod order;
 mod replay;
 mod table;
@@ -15,7 +16,8 @@ use std::time::Duration;
 pub use audit::audit;
 pub use explain::explanation;
 pub use fleet::{Look, change, fleet, node_change};
-pub use order::{held, refused, relaunched, released};
+pub use lane::lane_change;
+pub use order::{held, refused, relaunched, released, remedied};
 pub use replay::story;
 
 use super::screen::Tone;
