@@ -6,6 +6,7 @@ use tokio::sync::oneshot;
 
 use super::acts::journal_of;
 use crate::fleet::Worker as Spec;
+use crate::judge::tape::Tape;
 use crate::judge::{
     ActiveState, Crowd, Death, Health, Observation, Phase, Pulse, Rungs, Signs, Terms, UnitSnapshot, Vitals,
     Wait, WorkerState,
@@ -40,6 +41,8 @@ pub(super) struct Worker {
     /// When that began, and which of the two it is.
     pub(super) gentle_since: Moment,
     pub(super) gentle_remedy: Remedy,
+    /// What its judge was told lately.
+    pub(super) tape: Tape,
 }
 
 /// What a watcher is shown anew as soon as it changes.
@@ -81,6 +84,7 @@ impl Worker {
             gentle: Vec::new(),
             gentle_since: now,
             gentle_remedy: Remedy::Nudge,
+            tape: Tape::default(),
         }
     }
 
@@ -252,7 +256,7 @@ impl Worker {
             human(policy.per)
         ));
         decided.push(format!("repair_by is {:?} in fleet.yaml", policy.repair_by).to_lowercase());
-        Explanation { report, observed, decided, log: Vec::new() }
+        Explanation { report, observed, decided, log: self.log(node, name) }
     }
 }
 

@@ -80,7 +80,13 @@ impl Recorder {
     fn decide(&mut self, event: &Event) {
         let Case { host, seen, signs, state, .. } = self.case.clone();
         self.tape.crowd(self.crowd, self.now, || Known { host, seen, signs, state });
-        for action in self.case.decide(event, self.crowd, self.now) {
+        let before = self.case.clone();
+        let actions = self.case.decide(event, self.crowd, self.now);
+        if self.case.state != before.state {
+            let Case { host, seen, signs, state, .. } = before;
+            self.tape.time(self.now, || Known { host, seen, signs, state });
+        }
+        for action in actions {
             if let Action::Act(remedy) = action {
                 self.note(Happened::Acted(remedy));
             }
@@ -90,6 +96,10 @@ impl Recorder {
     fn look(&mut self) {
         let event = self.case.look();
         self.decide(&event);
+        if self.case.is_due(self.now) {
+            let event = self.case.look();
+            self.decide(&event);
+        }
     }
 
     fn pass(&mut self, ms: u64) {
@@ -122,7 +132,7 @@ fn care() -> Care {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_replay_ends_where_the_supervisor_ended(
@@ -137,6 +147,7 @@ proptest! {
             recorder.happen(what);
         }
         recorder.note(Happened::Time);
+        recorder.look();
         let target: Target = "mars/agent".parse().unwrap();
         let lines = recorder.tape.log(&target, &care());
         prop_assert!(lines.len() <= 65, "{}", lines.len());
