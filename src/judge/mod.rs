@@ -16,7 +16,7 @@ pub use neighbour::{Errand, Sight, errand};
 pub use observation::{ActiveState, LoadState, Observation, StopCause, UnitSnapshot};
 pub use order::{Admitted, Objection, Wish, admit};
 pub use state::{Action, Ending, Episode, Event, Hold, Phase, Say, Wait, WorkerState};
-pub use vitals::{Pulse, Reading, Track, Vitals};
+pub use vitals::{Pulse, Reading, Sign, Signs, Track, Vitals};
 
 #[cfg(test)]
 mod properties;

@@ -1,5 +1,6 @@
 //! Lanes as processes against a real server.
 
+mod canary;
 mod giving;
 mod heritage;
 mod house;
