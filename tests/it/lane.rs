@@ -1,7 +1,13 @@
 //! Lanes as processes against a real server.
 
 mod giving;
+mod heritage;
+mod house;
 mod kills;
 mod rig;
+mod secret;
+mod sentinel;
+mod servers;
+mod status;
 mod tasks;
 mod trouble;
