@@ -15,6 +15,7 @@ pub mod hold;
 pub mod key;
 pub mod lane;
 pub mod man;
+pub mod matrix;
 pub mod prove;
 pub mod queue;
 pub mod relaunch;
@@ -54,6 +55,7 @@ pub enum Command {
     Hold(hold::HoldArgs),
     Release(release::ReleaseArgs),
     Explain(explain::ExplainArgs),
+    Matrix(matrix::MatrixArgs),
     Audit(audit::AuditArgs),
     Run(run::RunArgs),
     Prove(prove::ProveArgs),
@@ -81,6 +83,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Hold(args) => hold::run(args),
         Command::Release(args) => release::run(args),
         Command::Explain(args) => explain::run(args),
+        Command::Matrix(args) => matrix::run(args),
         Command::Audit(args) => audit::run(args),
         Command::Run(args) => run::run(args),
         Command::Prove(args) => prove::run(args),
