@@ -17,6 +17,7 @@ pub mod key;
 pub mod lane;
 pub mod man;
 pub mod power;
+pub mod matrix;
 pub mod prove;
 pub mod queue;
 pub mod relaunch;
@@ -61,6 +62,7 @@ pub enum Command {
     Hold(hold::HoldArgs),
     Release(release::ReleaseArgs),
     Explain(explain::ExplainArgs),
+    Matrix(matrix::MatrixArgs),
     Audit(audit::AuditArgs),
     Run(run::RunArgs),
     Prove(prove::ProveArgs),
@@ -91,6 +93,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Hold(args) => hold::run(args),
         Command::Release(args) => release::run(args),
         Command::Explain(args) => explain::run(args),
+        Command::Matrix(args) => matrix::run(args),
         Command::Audit(args) => audit::run(args),
         Command::Run(args) => run::run(args),
         Command::Prove(args) => prove::run(args),
