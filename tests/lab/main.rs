@@ -19,6 +19,7 @@ mod door;
 mod harness;
 mod lanecases;
 mod lanehouse;
+mod laneroot;
 mod lanes;
 mod network;
 mod orders;
