@@ -5,6 +5,7 @@ use std::rc::Rc;
 use serde::{Deserialize, Serialize};
 
 use super::ledger::{Begun, Known};
+use super::refusal::{Refusal, RefusalCode};
 use super::result::{Status, TaskResult};
 use super::shared::{Shared, Trouble, hash_of};
 use crate::queue::{Desk, Piece};
@@ -115,7 +116,8 @@ async fn settle(shared: &Rc<Shared>, desk: &Desk, piece: Piece<'_>) -> Result<()
     };
     match fate(known, mark.as_ref(), &shared.owner.id) {
         Fate::Publish { id, result } => {
-            desk.finish(piece, &id, result.as_deref(), None).await?;
+            let result = result.unwrap_or_else(|| forgotten(shared, &id));
+            desk.finish(piece, &id, Some(&result), None).await?;
             shared.published(piece.hash)?;
         }
         Fate::Again => {
@@ -128,6 +130,15 @@ async fn settle(shared: &Rc<Shared>, desk: &Desk, piece: Piece<'_>) -> Result<()
         Fate::Interrupted(begun) => interrupted(shared, desk, piece, &begun).await?,
     }
     Ok(())
+}
+
+/// The answer to a task whose own is so old that the ledger no longer has it. If Redis still does, that one stays.
+pub(super) fn forgotten(shared: &Rc<Shared>, id: &str) -> String {
+    let why = "it was answered before, and that answer is no longer kept here; it is not run again";
+    shared.json(&TaskResult {
+        refusal: Some(Refusal::new(RefusalCode::Replayed, why)),
+        ..shared.result(id.to_owned(), None, Status::Refused)
+    })
 }
 
 /// A mark that cannot be read says that the task was begun and nothing else: then it must not be run.

@@ -8,7 +8,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::admit::{Admitted, Past, Refused, admit};
 use super::guard::RunLock;
 use super::ledger::{Begun, Known, LedgerError};
-use super::recover::{ATTEMPTS, Mark, interrupted};
+use super::recover::{ATTEMPTS, Mark, forgotten, interrupted};
 use super::result::{Status, TaskResult};
 use super::run::{Beyond, GRACE, Order, run};
 use super::shared::{InHand, Shared, Trouble};
@@ -39,7 +39,8 @@ async fn one(shared: &Rc<Shared>, piece: Piece<'_>) -> Result<(), Trouble> {
     let Some(desk) = shared.desk() else { return Ok(()) };
     let before = match shared.ledger.known(piece.hash)? {
         Known::Finished { id, result } => {
-            desk.finish(piece, &id, result.as_deref(), None).await?;
+            let result = result.unwrap_or_else(|| forgotten(shared, &id));
+            desk.finish(piece, &id, Some(&result), None).await?;
             return Ok(shared.published(piece.hash)?);
         }
         Known::Begun(begun) if begun.again && begun.attempts < ATTEMPTS => Some(begun),

@@ -34,7 +34,7 @@ pub struct Setup {
     pub reload: Reload,
     /// The queue it serves.
     pub queue: QueueName,
-    /// Where that is: `redis://` or `rediss://`.
+    /// Where that is: `redis://`, `rediss://` or `redis-sentinel://`.
     pub redis: String,
     /// How tasks are taken.
     pub how: How,
@@ -130,7 +130,7 @@ async fn run(shared: Rc<Shared>, reload: Rc<dyn Fn() -> Result<Rules, String>>) 
                 if let Some(desk) = shared.desk() {
                     let shared = shared.clone();
                     spawn_local(async move {
-                        match desk.own(&shared.owner).await {
+                        match desk.renew(&shared.owner).await {
                             Ok(None) => {}
                             Ok(Some(place)) => {
                                 let queue = shared.queue.clone();

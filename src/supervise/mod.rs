@@ -3,14 +3,17 @@
 
 mod acts;
 mod core;
+mod gentle;
 pub mod kernel;
 mod lanes;
 mod neighbours;
 mod orders;
 mod peers;
+mod power;
 mod report;
 mod run;
 mod say;
+mod tape;
 mod worker;
 
 use std::path::PathBuf;

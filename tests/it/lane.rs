@@ -2,10 +2,15 @@
 
 mod giving;
 mod heritage;
+mod house;
 mod kills;
 mod record;
 mod reload;
 mod rig;
+mod secret;
+mod sentinel;
+mod servers;
 mod status;
+mod storm;
 mod tasks;
 mod trouble;

@@ -64,7 +64,7 @@ impl Rig {
 
     /// A lane whose words nobody reads, and what it says them into.
     pub(super) fn unheard_lane(&self, mode: &str, redis: &Redis) -> Child {
-        let mut command = self.command(mode, redis, &[], &[]);
+        let mut command = self.command(mode, &redis.url(""), &[], &[]);
         command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
@@ -73,10 +73,14 @@ impl Rig {
     }
 
     pub(super) fn lane_with(&self, mode: &str, redis: &Redis, args: &[&str], env: &[(&str, &str)]) -> Lane {
-        Lane::spawn(self.command(mode, redis, args, env))
+        self.lane_at(mode, &redis.url(""), args, env)
     }
 
-    fn command(&self, mode: &str, redis: &Redis, args: &[&str], env: &[(&str, &str)]) -> Command {
+    pub(super) fn lane_at(&self, mode: &str, url: &str, args: &[&str], env: &[(&str, &str)]) -> Lane {
+        Lane::spawn(self.command(mode, url, args, env))
+    }
+
+    fn command(&self, mode: &str, url: &str, args: &[&str], env: &[(&str, &str)]) -> Command {
         let (first, prefix): (&str, &[&str]) = match mode {
             "read" => ("setpriv", &["--no-new-privs", "--", env!("CARGO_BIN_EXE_keyholder")]),
             _ => (env!("CARGO_BIN_EXE_keyholder"), &[]),
@@ -90,7 +94,7 @@ impl Rig {
             .arg(self.path(&format!("state-{mode}")))
             .args(args)
             .env_remove("NOTIFY_SOCKET")
-            .env("KEYHOLDER_REDIS", redis.url(""))
+            .env("KEYHOLDER_REDIS", url)
             .envs(env.iter().copied());
         if mode == "write" && !args.contains(&"--signer") {
             command.arg("--insecure-unsigned-write");
@@ -129,24 +133,36 @@ impl Rig {
 /// A running lane.
 pub(super) struct Lane {
     child: Child,
-    said: Arc<Mutex<Vec<String>>>,
+    said: Arc<Mutex<Vec<(Instant, String)>>>,
 }
 
 impl Lane {
     fn spawn(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let said = Arc::<Mutex<Vec<String>>>::default();
+        let said = Arc::<Mutex<Vec<(Instant, String)>>>::default();
         let (lines, into) = (BufReader::new(child.stderr.take().unwrap()).lines(), said.clone());
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
-                into.lock().unwrap().push(line);
+                into.lock().unwrap().push((Instant::now(), line));
             }
         });
         Self { child, said }
     }
 
     pub(super) fn said(&self) -> Vec<String> {
-        self.said.lock().unwrap().clone()
+        self.said.lock().unwrap().iter().map(|(_, line)| line.clone()).collect()
+    }
+
+    /// The most that it has said about itself within a minute.
+    pub(super) fn loudest_minute(&self) -> usize {
+        let said = self.said.lock().unwrap();
+        let of_tasks = |line: &str| {
+            ["executed ", "refused ", "not executed "].iter().any(|begin| line.starts_with(begin))
+        };
+        let at: Vec<_> = said.iter().filter(|(_, line)| !of_tasks(line)).map(|(at, _)| *at).collect();
+        let from =
+            |n: usize| at[n..].iter().take_while(|later| **later - at[n] < Duration::from_secs(60)).count();
+        (0..at.len()).map(from).max().unwrap_or_default()
     }
 
     pub(super) fn wait_for(&self, words: &str) -> String {
