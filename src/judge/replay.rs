@@ -424,5 +424,3 @@ impl Play {
     }
 }
 
-#[cfg(test)]
-mod tests;

@@ -83,12 +83,21 @@ pub(super) async fn recover(shared: &Rc<Shared>, desk: &Desk) -> Result<(), Trou
             break;
         }
         for (hash, id, result) in open {
+            // Until the first time through they are all of a lane before this one, which may have died between writing a
+            // result into its ledger and the journal. Said twice is better than never: prove tells the two apart.
+            if !shared.recovered.get()
+                && let Ok(result) = serde_json::from_str::<TaskResult>(&result)
+            {
+                shared.says.task_again(&result);
+            }
             let raw = held.iter().find(|(held, _)| *held == hash).map_or(&[][..], |(_, raw)| raw);
             desk.finish(Piece { raw, hash: &hash }, &id, Some(&result), None).await?;
+            // Closed at once, or this would never end while the journal does not follow.
             shared.ledger.published(&hash)?;
             shared.passed();
         }
     }
+    shared.recovered.set(true);
     // Newest first: each is put in front of those before it.
     for (hash, raw) in &held {
         shared.passed();
@@ -109,7 +118,7 @@ async fn settle(shared: &Rc<Shared>, desk: &Desk, piece: Piece<'_>) -> Result<()
         Fate::Publish { id, result } => {
             let result = result.unwrap_or_else(|| forgotten(shared, &id));
             desk.finish(piece, &id, Some(&result), None).await?;
-            shared.ledger.published(piece.hash)?;
+            shared.published(piece.hash)?;
         }
         Fate::Again => {
             if let Some(mark) = mark.filter(|mark| mark.owner != shared.owner.id) {
@@ -168,7 +177,7 @@ pub(super) async fn interrupted(
     shared.ledger.finish(piece.hash, begun, &json)?;
     shared.says.task(&result);
     desk.finish(piece, &begun.id, Some(&json), dead.as_deref()).await?;
-    shared.ledger.published(piece.hash)?;
+    shared.published(piece.hash)?;
     shared.count(&result);
     Ok(())
 }

@@ -4,6 +4,8 @@ mod giving;
 mod heritage;
 mod house;
 mod kills;
+mod record;
+mod reload;
 mod rig;
 mod secret;
 mod sentinel;
