@@ -423,3 +423,6 @@ impl Play {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
