@@ -42,7 +42,7 @@ impl Dice {
     }
 
     fn one_in(&mut self, n: u64) -> bool {
-        self.roll() % n == 0
+        self.roll().is_multiple_of(n)
     }
 }
 
