@@ -55,6 +55,8 @@ pub(super) struct Core {
     pub(super) neighbours: BTreeMap<NodeName, Neighbour>,
     pub(super) host: Host,
     pub(super) host_since: Moment,
+    /// Until when nothing is decided, because this process was away and what it knows is old.
+    pub(super) catching_up: Option<Moment>,
     pub(super) bus_lost: Option<String>,
     /// Why the last reload was refused, while the old configuration is kept.
     pub(super) stale_config: Option<String>,
@@ -177,6 +179,9 @@ impl Core {
 
     /// Feeds an event to the judge and carries out what it decides; true if that has changed the worker's state.
     fn decide(&mut self, name: &WorkerName, event: &Event, now: Moment) -> bool {
+        if let (Some(_), Event::Seen { .. }) = (self.catching_up, event) {
+            return false;
+        }
         let (crowd, host) = (crowd(self.workers.values().map(|worker| &worker.health)), self.host);
         let Some(worker) = self.workers.get_mut(name) else { return false };
         worker.note_event(event, crowd, host, now);
@@ -316,6 +321,9 @@ impl Core {
                 "the host is still starting after 5 minutes; its workers are looked after all the same";
             self.recorder.record(Record::local(Kind::Degraded, Priority::Warning, "", text));
             self.host(Host::Running, now);
+        }
+        if let Some(until) = self.catch_up(now) {
+            return Some(until);
         }
         let due: Vec<WorkerName> = self
             .workers

@@ -344,6 +344,11 @@ impl Neighbour {
         format!("{node} was last seen {}: {}", self.state.name(), self.why)
     }
 
+    /// Its state is as old as this moment, however long this watcher has not listened.
+    pub(super) fn count_anew(&mut self, now: Moment) {
+        self.since = now;
+    }
+
     pub(super) fn since(&self) -> Moment {
         self.since
     }

@@ -142,6 +142,7 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
         neighbours: Default::default(),
         host: Host::Running,
         host_since: now,
+        catching_up: None,
         bus_lost: None,
         stale_config: None,
         published: (Vec::new(), now),
@@ -222,8 +223,9 @@ async fn supervise(
         }
         notifier.passed();
         let sleep = due.map_or(notifier.at_most(), |due| due.since(now).min(notifier.at_most()));
-        let woke = inbox.next(sleep).await;
+        let (before, woke) = (now, inbox.next(sleep).await);
         let now = Moment::now();
+        core.slept(before, sleep, now);
         if let Woke::Time = woke {
             if std::mem::take(&mut busy) {
                 kernel::let_go_of_idle_code();
