@@ -376,6 +376,8 @@ impl Core {
         for (name, spec) in specs {
             let worker = match before.remove(&name) {
                 Some(mut worker) if worker.spec.unit == spec.unit => {
+                    // What it said as another lane, or as a lane at all, is not said of what it is now.
+                    worker.lane = worker.lane.take().filter(|_| worker.spec.lane == spec.lane);
                     worker.adopt(spec);
                     worker
                 }
