@@ -5,10 +5,14 @@
 
 use std::time::Duration;
 
-use crate::vocabulary::Moment;
+use serde::{Deserialize, Serialize};
+
+use super::observation::Observation;
+use crate::vocabulary::{DeliveryGap, InvocationId, Moment, Stuck};
 
 /// What a detector read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Reading {
     /// Something that changes whenever there is progress: a modification time, the oldest element of a queue.
     Mark(u64),
@@ -21,7 +25,8 @@ pub enum Reading {
 }
 
 /// What the readings say.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Pulse {
     /// Nobody looks.
     #[default]
@@ -43,8 +48,84 @@ pub struct Vitals {
     pub flow: Pulse,
 }
 
+/// Which sign of progress a reading is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Sign {
+    /// The heartbeat of its loop.
+    Beat,
+    /// The head of its queue.
+    Flow,
+    /// The no-op task that was sent through its queue.
+    Canary,
+}
+
+/// All readings of one worker, joined.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Signs {
+    beat: Track,
+    flow: Track,
+    canary: Track,
+    flow_pulse: Pulse,
+    canary_pulse: Pulse,
+    beat_pulse: Pulse,
+    /// The run that they are about.
+    run: Option<InvocationId>,
+}
+
+impl Signs {
+    /// The unit was looked at. What was seen of one run says nothing about the next; a look that failed says nothing of runs.
+    pub fn look(&mut self, seen: &Observation) {
+        let run = match seen {
+            Observation::Unit(unit) => unit.invocation,
+            Observation::Failed(_) => None,
+        };
+        if run.is_some() && run != self.run {
+            *self = Self { run, ..Self::default() };
+        }
+    }
+
+    /// Takes a reading in; the care that the fleet file describes says how long a sign may be missing. A reading that
+    /// nobody asked for any more is dropped.
+    pub fn take(
+        &mut self,
+        sign: Sign,
+        reading: Reading,
+        stuck: Option<&Stuck>,
+        gap: Option<&DeliveryGap>,
+        now: Moment,
+    ) {
+        match (sign, stuck, gap) {
+            (Sign::Beat, Some(stuck), _) => {
+                self.beat_pulse = self.beat.take(reading, stuck.older_than, "no heartbeat", now);
+            }
+            (Sign::Flow, _, Some(gap)) => {
+                let what = "work waits and none was taken";
+                self.flow_pulse = self.flow.take(reading, gap.not_draining_for, what, now);
+            }
+            (Sign::Canary, _, Some(DeliveryGap { canary: Some(canary), .. })) => {
+                let what = "the canary was not answered";
+                self.canary_pulse = self.canary.take(reading, canary.within, what, now);
+            }
+            (Sign::Beat, None, _) | (Sign::Flow, _, None) | (Sign::Canary, _, _) => {}
+        }
+    }
+
+    /// What they say together. Either way of seeing the work stand still is enough.
+    pub fn vitals(&self) -> Vitals {
+        let flow = match (&self.flow_pulse, &self.canary_pulse) {
+            (still @ Pulse::Still(_), _) | (_, still @ Pulse::Still(_)) => still,
+            (unseen @ Pulse::Unseen(_), _) | (_, unseen @ Pulse::Unseen(_)) => unseen,
+            (moving @ Pulse::Moving, _) | (_, moving @ Pulse::Moving) => moving,
+            (Pulse::Unwatched, Pulse::Unwatched) => &Pulse::Unwatched,
+        };
+        Vitals { beat: self.beat_pulse.clone(), flow: flow.clone() }
+    }
+}
+
 /// Readings of one kind, joined over time.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Track {
     mark: Option<u64>,
     /// The last progress that was seen, or the moment from which the time counts.

@@ -1,7 +1,7 @@
 //! What the parts of one lane share. One thread, so nothing here is locked, and no borrow is held across a wait.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,10 +19,14 @@ use super::sign::hex;
 use crate::catalog::Mode;
 use crate::notify::Notifier;
 use crate::queue::{Backoff, Desk, How, Owner, Piece, QueueError, Server};
-use crate::vocabulary::{InFlight, LastTask, Moment};
+use crate::vocabulary::{InFlight, LastTask, Moment, NodeName};
 
 /// How many bytes of a task that is too long are kept with the dead.
 const KEPT: usize = 1024;
+
+/// How many results wait for their record at most: more than the journal's own queue has room for, and what does not get into
+/// that is lost and said to be.
+const UNSAID: usize = 2048;
 
 /// The SHA-256 of a task's bytes in hex: what it goes by everywhere but for people.
 pub(super) fn hash_of(raw: &[u8]) -> String {
@@ -81,7 +85,11 @@ struct Dead<'a> {
 
 /// The lane.
 pub(super) struct Shared {
-    pub(super) rules: Rules,
+    lane: Mode,
+    node: NodeName,
+    rules: RefCell<Rc<Rules>>,
+    /// Why newer rules than these were refused.
+    refused: RefCell<Option<String>>,
     pub(super) server: Server,
     pub(super) queue: String,
     pub(super) how: How,
@@ -98,6 +106,10 @@ pub(super) struct Shared {
     pub(super) in_hand: RefCell<BTreeMap<String, InHand>>,
     pub(super) notifier: RefCell<Notifier>,
     pub(super) ready: Cell<bool>,
+    /// What is published and may not be in the journal yet: up to which mark, and the task's hash.
+    unsaid: RefCell<VecDeque<(u64, String)>>,
+    /// Whether what a lane before this one had left unpublished is published.
+    pub(super) recovered: Cell<bool>,
     pub(super) leaving: Cell<bool>,
     pub(super) rebuild: Cell<bool>,
     pub(super) trouble: RefCell<Option<Trouble>>,
@@ -139,7 +151,10 @@ impl Shared {
     pub(super) fn new(parts: Parts) -> Self {
         let Parts { rules, server, queue, how, slots, state_dir, ledger, owner, says } = parts;
         Self {
-            rules,
+            lane: rules.lane,
+            node: rules.catalog.node.clone(),
+            rules: RefCell::new(rules.into()),
+            refused: RefCell::default(),
             server,
             queue,
             how,
@@ -154,6 +169,8 @@ impl Shared {
             in_hand: RefCell::default(),
             notifier: RefCell::new(Notifier::from_environment()),
             ready: Cell::new(false),
+            unsaid: RefCell::default(),
+            recovered: Cell::new(false),
             leaving: Cell::new(false),
             rebuild: Cell::new(false),
             trouble: RefCell::default(),
@@ -175,7 +192,27 @@ impl Shared {
     }
 
     pub(super) fn lane(&self) -> Mode {
-        self.rules.lane
+        self.lane
+    }
+
+    pub(super) fn node(&self) -> &NodeName {
+        &self.node
+    }
+
+    /// What the lane goes by at present.
+    pub(super) fn rules(&self) -> Rc<Rules> {
+        self.rules.borrow().clone()
+    }
+
+    /// Newer rules, or why there are none.
+    pub(super) fn adopt(&self, rules: Result<Rules, String>) {
+        *self.refused.borrow_mut() = match rules {
+            Ok(rules) => {
+                *self.rules.borrow_mut() = rules.into();
+                None
+            }
+            Err(why) => Some(why),
+        };
     }
 
     /// The wall clock, ms since 1970.
@@ -244,7 +281,32 @@ impl Shared {
         let last = self.last.borrow().as_ref().map_or_else(String::new, |last| {
             format!(", last: {} {}", last.action.as_deref().unwrap_or("?"), last.status)
         });
-        self.notifier.borrow_mut().status(format!("{}: {now}; {done} done{last}", self.queue));
+        let stale = if self.refused.borrow().is_some() {
+            "; BY AN OLD CATALOG, the new one was refused: see the journal"
+        } else {
+            ""
+        };
+        self.notifier.borrow_mut().status(format!("{}: {now}; {done} done{last}{stale}", self.queue));
+    }
+
+    /// A task's result is in Redis. It stays open in the ledger until the journal has its record, too: a lane that comes up
+    /// after this one's death then says it.
+    pub(super) fn published(&self, hash: &str) -> Result<(), LedgerError> {
+        if self.unsaid.borrow().len() >= UNSAID {
+            return self.ledger.published(hash);
+        }
+        self.unsaid.borrow_mut().push_back((self.says.mark(), hash.to_owned()));
+        self.settle_said()
+    }
+
+    /// Closes in the ledger what has got into the journal meanwhile.
+    pub(super) fn settle_said(&self) -> Result<(), LedgerError> {
+        loop {
+            let next = self.unsaid.borrow().front().filter(|(mark, _)| self.says.said(*mark)).cloned();
+            let Some((_, hash)) = next else { return Ok(()) };
+            self.ledger.published(&hash)?;
+            self.unsaid.borrow_mut().pop_front();
+        }
     }
 
     /// A task is done.
@@ -263,7 +325,7 @@ impl Shared {
             refusal: None,
             note: None,
             ran: None,
-            node: self.rules.catalog.node.clone(),
+            node: self.node.clone(),
             lane: self.lane(),
             unit: self.unit.clone(),
             invocation: self.invocation.clone(),

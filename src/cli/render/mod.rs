@@ -6,6 +6,7 @@ mod explain;
 mod fleet;
 mod lane;
 mod order;
+mod replay;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -16,7 +17,8 @@ pub use audit::audit;
 pub use explain::explanation;
 pub use fleet::{Look, change, fleet, node_change};
 pub use lane::lane_change;
-pub use order::{held, refused, relaunched, released};
+pub use order::{held, refused, relaunched, released, remedied};
+pub use replay::story;
 
 use super::screen::Tone;
 use crate::peer::wire::{Class, NodeState};

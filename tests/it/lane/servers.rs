@@ -30,7 +30,15 @@ fn again(server: &Path, names: &[&str], but: &[&str]) {
 fn with_valkey_everything_is_the_same() {
     again(
         &server("valkey-server"),
-        &["lane::giving::", "lane::tasks::", "lane::trouble::", "lane::sentinel::", "queue::"],
+        &[
+            "lane::canary::",
+            "lane::giving::",
+            "lane::tasks::",
+            "lane::trouble::",
+            "lane::sentinel::",
+            "queue::",
+            "detect::",
+        ],
         // The wheels' servers are built without TLS.
         &["tls_is_spoken"],
     );
@@ -42,7 +50,14 @@ fn with_valkey_everything_is_the_same() {
 fn with_the_oldest_redis_that_can_do_it_everything_is_the_same() {
     again(
         &server("redis-server-6.2"),
-        &["lane::giving::", "lane::tasks::", "lane::trouble::", "lane::sentinel::"],
-        &["every_role_gets_by", "get_by_with_the_users"],
+        &[
+            "lane::canary::",
+            "lane::giving::",
+            "lane::tasks::",
+            "lane::trouble::",
+            "lane::sentinel::",
+            "detect::",
+        ],
+        &["every_role_gets_by", "get_by_with_the_users", "a_lane_is_seen_with"],
     );
 }
