@@ -23,3 +23,5 @@ pub use vitals::{Pulse, Reading, Sign, Signs, Track, Vitals};
 
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod radii;
