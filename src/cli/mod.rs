@@ -5,11 +5,13 @@ pub mod link;
 pub mod render;
 pub mod screen;
 
+pub mod alert;
 pub mod audit;
 pub mod catalog;
 pub mod check;
 pub mod completions;
 pub mod doctor;
+pub mod events;
 pub mod explain;
 pub mod gentle;
 pub mod hold;
@@ -62,6 +64,7 @@ pub enum Command {
     Release(release::ReleaseArgs),
     Explain(explain::ExplainArgs),
     Audit(audit::AuditArgs),
+    Events(events::EventsArgs),
     Run(run::RunArgs),
     Prove(prove::ProveArgs),
     Queue(queue::QueueArgs),
@@ -73,6 +76,7 @@ pub enum Command {
     Key(key::KeyArgs),
     Supervise(supervise::SuperviseArgs),
     Lane(lane::LaneArgs),
+    Alert(alert::AlertArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
 }
@@ -92,6 +96,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Release(args) => release::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Audit(args) => audit::run(args),
+        Command::Events(args) => events::run(args),
         Command::Run(args) => run::run(args),
         Command::Prove(args) => prove::run(args),
         Command::Queue(args) => queue::run(args),
@@ -101,6 +106,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Key(args) => key::run(args),
         Command::Supervise(args) => supervise::run(args),
         Command::Lane(args) => lane::run(args),
+        Command::Alert(args) => alert::run(args),
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => man::run(args),
     }

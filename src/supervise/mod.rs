@@ -2,6 +2,7 @@
 //! judge decides; everything slow happens elsewhere and comes back as a message.
 
 mod acts;
+mod alarm;
 mod core;
 mod gentle;
 pub mod kernel;

@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests")]
 
+mod alert;
+mod events;
 mod failures;
 pub(crate) mod fake;
 mod help;
 mod orders;
+mod screen;
 mod status;
 mod watching;
