@@ -19,6 +19,7 @@ pub mod key;
 pub mod lane;
 pub mod man;
 pub mod power;
+pub mod matrix;
 pub mod prove;
 pub mod queue;
 pub mod relaunch;
@@ -63,6 +64,7 @@ pub enum Command {
     Hold(hold::HoldArgs),
     Release(release::ReleaseArgs),
     Explain(explain::ExplainArgs),
+    Matrix(matrix::MatrixArgs),
     Audit(audit::AuditArgs),
     Events(events::EventsArgs),
     Run(run::RunArgs),
@@ -95,6 +97,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Hold(args) => hold::run(args),
         Command::Release(args) => release::run(args),
         Command::Explain(args) => explain::run(args),
+        Command::Matrix(args) => matrix::run(args),
         Command::Audit(args) => audit::run(args),
         Command::Events(args) => events::run(args),
         Command::Run(args) => run::run(args),

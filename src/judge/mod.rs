@@ -22,6 +22,8 @@ pub use state::{Action, Ending, Episode, Event, Hold, Phase, Say, Wait, WorkerSt
 pub use vitals::{Pulse, Reading, Sign, Signs, Track, Vitals};
 
 #[cfg(test)]
+mod false_alarms;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod radii;

@@ -7,6 +7,7 @@ mod events;
 mod failures;
 pub(crate) mod fake;
 mod help;
+mod matrix;
 mod orders;
 mod screen;
 mod status;

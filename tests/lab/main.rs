@@ -21,6 +21,7 @@ mod door;
 mod harness;
 mod lanecases;
 mod lanehouse;
+mod laneroot;
 mod lanes;
 mod network;
 mod orders;

@@ -12,6 +12,7 @@ fn help_of_everything_that_is_ours() {
         "release",
         "explain",
         "alert",
+        "matrix",
         "audit",
         "events",
         "run",
