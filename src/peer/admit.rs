@@ -152,7 +152,8 @@ fn needs_worker(verb: &Verb) -> bool {
         | Verb::Prove { .. }
         | Verb::Requeue(_)
         | Verb::Drop(_)
-        | Verb::Watch {} => false,
+        | Verb::Watch {}
+        | Verb::Events {} => false,
     }
 }
 

@@ -14,7 +14,7 @@ use rusqlite::{Connection, OpenFlags, Row, params};
 use super::files::{file_id, prepare};
 use super::trouble::Trouble;
 use super::{FILE, SavedWorker};
-use crate::journal::Stamped;
+use crate::journal::{Stamped, rfc3339};
 use crate::peer::wire::{AuditLine, MAX_REPLY};
 use crate::vocabulary::{Moment, WorkerName};
 
@@ -49,7 +49,8 @@ const CREATE: &str = r#"
     COMMIT;
 "#;
 
-const LAST: &str = r#"SELECT seq, at_ms, event, "by", subject, text FROM audit ORDER BY seq DESC LIMIT ?1"#;
+const LAST: &str =
+    r#"SELECT seq, at_ms, event, "by", subject, text, priority FROM audit ORDER BY seq DESC LIMIT ?1"#;
 
 /// A worker's state on its way to the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -230,12 +231,8 @@ fn line(row: &Row<'_>) -> rusqlite::Result<AuditLine> {
         by: row.get(3)?,
         subject: row.get(4)?,
         text: row.get(5)?,
+        priority: row.get(6)?,
     })
-}
-
-/// The wall clock `ms` milliseconds after 1970 as RFC 3339 in UTC.
-pub(super) fn rfc3339(ms: i64) -> String {
-    jiff::Timestamp::from_millisecond(ms).map(|at| format!("{at:.3}")).unwrap_or_default()
 }
 
 /// Drops the oldest lines until the rest fits into one answer.

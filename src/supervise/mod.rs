@@ -3,6 +3,7 @@
 
 mod acts;
 mod away;
+mod alarm;
 mod core;
 mod gentle;
 pub mod kernel;

@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::timeout;
 
+use super::alarm;
 use super::core::{Core, Done, publishers};
 use super::kernel;
 use super::lanes::{self, LaneNews};
@@ -157,6 +158,7 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
         lanes,
         done: done_tx,
     };
+    alarm::start(me.clone(), core.recorder.clone(), core.systemd.clone());
     take_over(&mut core, &fleet, &evidence.loaded, now);
     core.adopt(fleet.clone(), now);
     let follow = Follow { me: me.clone(), nonce, identity: identity.clone(), events: peers_tx };

@@ -10,6 +10,7 @@
     reason = "test code: a failed expectation ends the test, also in helpers outside #[test] functions"
 )]
 
+mod alerts;
 mod boot;
 mod clock;
 mod death;
