@@ -104,6 +104,8 @@ pub fn run(args: LaneArgs) -> anyhow::Result<ExitCode> {
     let Some(state_dir) = args.state_dir.or(variable("STATE_DIRECTORY")?.map(PathBuf::from)) else {
         bail!("nobody says where the ledger is kept: give --state-dir, or set StateDirectory= in the unit");
     };
+    // systemd sets it; a lane that runs without has nobody who would look.
+    let runtime_dir = variable("RUNTIME_DIRECTORY")?.map(PathBuf::from);
     let fleet_keys = fleet.iter().flat_map(|fleet| fleet.task_keys.clone());
     let keys: TaskKeys = fleet_keys.chain(args.signers).collect();
     let here = fleet.as_ref().and_then(|fleet| fleet.nodes.get(&node));
@@ -121,7 +123,7 @@ pub fn run(args: LaneArgs) -> anyhow::Result<ExitCode> {
         ClaimArg::Brpop => How::Brpop,
     };
     let rules = Rules { catalog, lane, keys, signed_only };
-    work(Setup { rules, queue, redis, how, slots: args.slots.into(), state_dir })?;
+    work(Setup { rules, queue, redis, how, slots: args.slots.into(), state_dir, runtime_dir })?;
     Ok(ExitCode::SUCCESS)
 }
 

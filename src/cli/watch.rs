@@ -116,7 +116,7 @@ fn lines_of_json(changed: Changed) -> serde_json::Result<String> {
     match changed {
         Changed::Nothing => Ok(String::new()),
         Changed::Node(report, _) => screen::json(&ServerFrame::Snapshot(report)),
-        Changed::Worker(worker, _) => screen::json(&ServerFrame::Change(worker)),
+        Changed::Worker(worker, _) | Changed::Lane(worker) => screen::json(&ServerFrame::Change(worker)),
     }
 }
 
@@ -126,6 +126,7 @@ fn lines(changed: Changed, look: &render::Look) -> String {
         Changed::Node(report, None) => render::fleet(std::slice::from_ref(&report), look),
         Changed::Node(report, Some(before)) => render::node_change(&before, &report),
         Changed::Worker(worker, before) => format!("{}\n", render::change(before, &worker)),
+        Changed::Lane(worker) => format!("{}\n", render::lane_change(&worker)),
     }
 }
 

@@ -17,6 +17,7 @@ mod serve;
 mod shared;
 mod sign;
 mod signer;
+mod status;
 mod task;
 mod worker;
 

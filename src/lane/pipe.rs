@@ -16,6 +16,7 @@ pub(super) async fn pipe(shared: Rc<Shared>) {
         shared.rebuild.set(false);
         let ended = session(&shared).await;
         shared.desk.borrow_mut().take();
+        shared.waiting.set(None);
         shared.passed();
         if let Err(trouble) = ended {
             shared.enter(state_of(&trouble), true, format!("taking no tasks: {trouble}"));
@@ -81,6 +82,7 @@ async fn serve_all(shared: &Rc<Shared>, claimer: &mut Claimer) -> Result<(), Tro
         let Ok(permit) = permit else { continue };
         let Some(raw) = claim(shared, claimer).await? else {
             shared.backoff.borrow_mut().reset();
+            shared.waiting.set(Some(0));
             continue;
         };
         let hash = hash_of(&raw);
@@ -94,7 +96,10 @@ async fn serve_all(shared: &Rc<Shared>, claimer: &mut Claimer) -> Result<(), Tro
         if shared.runs(&hash) {
             continue;
         }
-        shared.in_hand.borrow_mut().insert(hash.clone(), InHand { what: "a new task".to_owned() });
+        shared
+            .in_hand
+            .borrow_mut()
+            .insert(hash.clone(), InHand { what: "a new task".to_owned(), begun: None });
         tokio::task::spawn_local(serve(shared.clone(), raw, hash, permit));
     }
 }

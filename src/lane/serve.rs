@@ -14,7 +14,7 @@ use super::run::{GRACE, Order, run};
 use super::shared::{InHand, Shared, Trouble};
 use crate::catalog::Mode;
 use crate::queue::{Desk, How, Piece};
-use crate::vocabulary::printable;
+use crate::vocabulary::{InFlight, Moment, printable};
 
 /// Serves a task that was claimed and is in hand. The slot is free again when it is answered.
 pub(super) async fn serve(shared: Rc<Shared>, raw: Vec<u8>, hash: String, permit: OwnedSemaphorePermit) {
@@ -97,7 +97,13 @@ async fn execute(
 ) -> Result<(), Trouble> {
     let Admitted { task, issued_ms, argv, timeout, again } = admitted;
     let what = format!("{} ({})", task.action, task.id);
-    shared.in_hand.borrow_mut().insert(piece.hash.to_owned(), InHand { what });
+    let begun = InFlight {
+        id: task.id.clone(),
+        action: task.action.clone(),
+        since: Moment::now(),
+        idempotent: *again,
+    };
+    shared.in_hand.borrow_mut().insert(piece.hash.to_owned(), InHand { what, begun: Some(begun) });
     shared.show();
     let lock = match shared.lane() {
         Mode::Read => None,

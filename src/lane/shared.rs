@@ -19,6 +19,7 @@ use super::sign::hex;
 use crate::catalog::Mode;
 use crate::notify::Notifier;
 use crate::queue::{Backoff, Desk, How, Owner, Piece, QueueError, Server};
+use crate::vocabulary::{InFlight, LastTask, Moment};
 
 /// How many bytes of a task that is too long are kept with the dead.
 const KEPT: usize = 1024;
@@ -62,6 +63,8 @@ pub(super) enum Trouble {
 #[derive(Debug, Clone)]
 pub(super) struct InHand {
     pub(super) what: String,
+    /// Once it is run.
+    pub(super) begun: Option<InFlight>,
 }
 
 /// A dead task in Redis.
@@ -104,12 +107,19 @@ pub(super) struct Shared {
     hurry: Notify,
     /// Something for the main loop to look at.
     pub(super) changed: Notify,
+    /// Something for whoever looks after the lane to see.
+    pub(super) news: Notify,
     last_pass: Cell<Instant>,
+    pub(super) passes: Cell<u64>,
+    pub(super) pass_at: Cell<Moment>,
+    /// How many tasks wait, and when that was last asked.
+    pub(super) waiting: Cell<Option<u64>>,
+    pub(super) asked: Cell<Instant>,
     state: RefCell<String>,
-    done: Cell<u64>,
-    last: RefCell<String>,
+    pub(super) done: Cell<u64>,
+    pub(super) last: RefCell<Option<LastTask>>,
     unit: Option<String>,
-    invocation: Option<String>,
+    pub(super) invocation: Option<String>,
 }
 
 /// What a lane is made of.
@@ -150,7 +160,12 @@ impl Shared {
             poke: Notify::new(),
             hurry: Notify::new(),
             changed: Notify::new(),
+            news: Notify::new(),
             last_pass: Cell::new(Instant::now()),
+            passes: Cell::default(),
+            pass_at: Cell::new(Moment::now()),
+            waiting: Cell::default(),
+            asked: Cell::new(Instant::now()),
             state: RefCell::default(),
             done: Cell::new(0),
             last: RefCell::default(),
@@ -171,6 +186,9 @@ impl Shared {
     /// The pipe has made a step.
     pub(super) fn passed(&self) {
         self.last_pass.set(Instant::now());
+        self.passes.set(self.passes.get().saturating_add(1));
+        self.pass_at.set(Moment::now());
+        self.news.notify_one();
     }
 
     /// How long the pipe has made no step, although it could have.
@@ -194,6 +212,7 @@ impl Shared {
     /// Something failed: the pipe is built anew.
     pub(super) fn fail(&self, trouble: Trouble) {
         self.desk.borrow_mut().take();
+        self.news.notify_one();
         self.trouble.borrow_mut().get_or_insert(trouble);
         self.rebuild.set(true);
         self.poke.notify_one();
@@ -211,6 +230,7 @@ impl Shared {
 
     /// The status for systemd while all is well.
     pub(super) fn show(&self) {
+        self.news.notify_one();
         if self.desk.borrow().is_none() || self.leaving.get() {
             return;
         }
@@ -221,16 +241,17 @@ impl Shared {
             Some(_) => format!("running {} of at most {}", in_hand.len(), self.all_slots),
         };
         let done = self.done.get();
-        let last = self.last.borrow();
-        let last = if last.is_empty() { String::new() } else { format!(", last: {last}") };
+        let last = self.last.borrow().as_ref().map_or_else(String::new, |last| {
+            format!(", last: {} {}", last.action.as_deref().unwrap_or("?"), last.status)
+        });
         self.notifier.borrow_mut().status(format!("{}: {now}; {done} done{last}", self.queue));
     }
 
     /// A task is done.
     pub(super) fn count(&self, result: &TaskResult) {
         self.done.set(self.done.get() + 1);
-        let action = result.action.as_deref().unwrap_or("?");
-        *self.last.borrow_mut() = format!("{action} {}", result.status.name());
+        let (id, action) = (result.id.clone(), result.action.clone());
+        *self.last.borrow_mut() = Some(LastTask { id, action, status: result.status, at: Moment::now() });
     }
 
     /// A result to be filled in.

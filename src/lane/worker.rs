@@ -14,6 +14,7 @@ use super::ledger::{Ledger, LedgerError};
 use super::pipe::pipe;
 use super::says::Says;
 use super::shared::{Parts, Shared, Trouble, hash_of};
+use super::status::keep;
 use crate::queue::{How, OWNED_FOR, Owner, QueueError, QueueName, Server};
 
 /// How long the pipe may make no step before the watchdog is no longer pinged: connecting, claiming and waiting each end
@@ -37,6 +38,8 @@ pub struct Setup {
     pub slots: usize,
     /// Where its ledger is.
     pub state_dir: PathBuf,
+    /// Where it says how it is, for the supervisor; nowhere if none.
+    pub runtime_dir: Option<PathBuf>,
 }
 
 /// The lane cannot start.
@@ -78,7 +81,7 @@ pub fn work(setup: Setup) -> Result<(), LaneError> {
 }
 
 async fn start(setup: Setup) -> Result<(), LaneError> {
-    let Setup { rules, queue, redis, how, slots, state_dir } = setup;
+    let Setup { rules, queue, redis, how, slots, state_dir, runtime_dir } = setup;
     rights(rules.lane, &rules.catalog).await?;
     let server = Server::new(&redis, &queue)?;
     // The ledger makes the directory, and is itself locked by SQLite; the lock says whose it is.
@@ -95,6 +98,9 @@ async fn start(setup: Setup) -> Result<(), LaneError> {
     let queue = queue.to_string();
     let parts = Parts { rules, server, queue, how, slots, state_dir, ledger, owner, says };
     let shared = Rc::new(Shared::new(parts));
+    if let Some(dir) = runtime_dir {
+        spawn_local(keep(shared.clone(), dir));
+    }
     run(shared).await
 }
 

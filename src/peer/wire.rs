@@ -5,8 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
+mod lane;
 mod report;
 
+pub use lane::{LaneReport, LastReport, TaskReport};
 pub use report::{AuditLine, Class, Explanation, NodeReport, NodeState, Rehearsal, Sighting, WorkerReport};
 
 pub use super::codec::{decode_client, decode_server, encode};

@@ -143,6 +143,16 @@ impl Desk {
         cmd.query_async::<i64>(&mut self.conn.clone()).await.map(drop).map_err(|e| self.wrong(&e))
     }
 
+    /// How many tasks wait.
+    ///
+    /// # Errors
+    /// As [`own`](Self::own).
+    pub async fn waiting(&self) -> Result<u64, QueueError> {
+        let mut cmd = redis::cmd("LLEN");
+        cmd.arg(&self.keys.queue);
+        cmd.query_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))
+    }
+
     /// What is in flight, newest first, with its marks: at most 1000, which is far more than lanes have slots.
     ///
     /// # Errors

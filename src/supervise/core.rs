@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{broadcast, mpsc, watch};
 
+use super::lanes::LaneNews;
 use super::neighbours::Neighbour;
 use super::worker::Worker;
 use crate::fleet::Fleet;
@@ -16,7 +17,7 @@ use crate::peer::desk::Update;
 use crate::peer::wire::Verdict;
 use crate::store::StoreHandle;
 use crate::systemd::{Relaunch, Systemd};
-use crate::vocabulary::{Moment, NodeName, Remedy, Target, UnitName, WorkerName};
+use crate::vocabulary::{Mode, Moment, NodeName, Remedy, Target, UnitName, WorkerName};
 
 /// How long a host may stay in systemd's `starting` before its workers count as dead all the same: a unit that hangs
 /// at boot must not blind the supervisor for ever.
@@ -56,6 +57,8 @@ pub(super) struct Core {
     /// Changes of all nodes in view, for the local socket.
     pub(super) all: broadcast::Sender<Arc<Update>>,
     pub(super) units: watch::Sender<Vec<UnitName>>,
+    /// Which of the workers are lanes.
+    pub(super) lanes: watch::Sender<Vec<(WorkerName, Mode)>>,
     pub(super) done: mpsc::Sender<Done>,
 }
 
@@ -178,6 +181,24 @@ impl Core {
         let _ = self.all.send(update);
     }
 
+    /// A lane has said something new, or nothing for too long.
+    pub(super) fn lane(&mut self, news: LaneNews, now: Moment) {
+        let LaneNews { worker: name, said, silent } = news;
+        let lane = match said {
+            Ok(status) => status.map(|status| (status, silent)),
+            Err(why) => {
+                let text = format!("what this lane says of itself is not believed: {why}");
+                let record = Record::local(Kind::Degraded, Priority::Warning, self.target(&name), text);
+                self.recorder.record(record);
+                None
+            }
+        };
+        // It may have been taken out of the fleet meanwhile.
+        let Some(worker) = self.workers.get_mut(&name) else { return };
+        worker.lane = lane;
+        self.publish(&name, now);
+    }
+
     pub(super) fn target(&self, name: &WorkerName) -> String {
         format!("{}/{name}", self.me)
     }
@@ -276,6 +297,8 @@ impl Core {
         }
         self.fleet = fleet;
         self.units.send_replace(self.workers.values().map(|worker| worker.spec.unit.clone()).collect());
+        let lane = |(name, worker): (&WorkerName, &Worker)| Some((name.clone(), worker.spec.lane?));
+        self.lanes.send_replace(self.workers.iter().filter_map(lane).collect());
         for worker in self.workers.values() {
             self.systemd.look(&worker.spec.unit);
         }

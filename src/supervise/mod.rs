@@ -4,6 +4,7 @@
 mod acts;
 mod core;
 pub mod kernel;
+mod lanes;
 mod neighbours;
 mod orders;
 mod peers;

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use super::core::{Core, Done, publishers};
 use super::kernel;
+use super::lanes::{self, LaneNews};
 use super::worker::Worker;
 use super::{Setup, SuperviseError};
 use crate::fleet::Fleet;
@@ -41,6 +42,7 @@ struct Inbox {
     orders: mpsc::Receiver<Order>,
     peers: mpsc::Receiver<PeerEvent>,
     done: mpsc::Receiver<Done>,
+    lanes: mpsc::Receiver<LaneNews>,
     reload: Signal,
     terminate: Signal,
     interrupt: Signal,
@@ -53,6 +55,7 @@ enum Woke {
     Order(Order),
     Peer(PeerEvent),
     Done(Done),
+    Lane(LaneNews),
     Reload,
     Stop,
     DoorClosed(Result<Result<(), DoorError>, JoinError>),
@@ -69,6 +72,7 @@ impl Inbox {
             Some(done) = self.done.recv() => Woke::Done(done),
             Some(order) = self.orders.recv() => Woke::Order(order),
             Some(event) = self.peers.recv() => Woke::Peer(event),
+            Some(news) = self.lanes.recv() => Woke::Lane(news),
             _ = self.terminate.recv() => Woke::Stop,
             _ = self.interrupt.recv() => Woke::Stop,
             _ = self.reload.recv() => Woke::Reload,
@@ -119,6 +123,9 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
     let (done_tx, done_rx) = mpsc::channel(INBOX);
     let (fleet_tx, fleet_rx) = tokio::sync::watch::channel(fleet.clone());
     let (units, units_rx) = tokio::sync::watch::channel(Vec::new());
+    let (lanes, lanes_rx) = tokio::sync::watch::channel(Vec::new());
+    let (news_tx, news_rx) = mpsc::channel(INBOX);
+    tokio::spawn(lanes::follow(me.clone(), lanes_rx, news_tx));
     let (own, all) = publishers();
     let mut core = Core {
         me: me.clone(),
@@ -136,6 +143,7 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
         own,
         all,
         units,
+        lanes,
         done: done_tx,
     };
     take_over(&mut core, &fleet, &evidence.loaded, now);
@@ -158,6 +166,7 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
         orders: orders_rx,
         peers: peers_rx,
         done: done_rx,
+        lanes: news_rx,
         reload: catch(SignalKind::hangup())?,
         terminate: catch(SignalKind::terminate())?,
         interrupt: catch(SignalKind::interrupt())?,
@@ -220,6 +229,7 @@ async fn supervise(
             Woke::Systemd(SystemdEvent::Bus(BusState::Lost(why))) => core.bus(Some(why), now),
             Woke::Order(order) => core.order(order, now),
             Woke::Peer(event) => core.peer(event, now),
+            Woke::Lane(news) => core.lane(news, now),
             Woke::Done(Done::Relaunch { worker, end, log }) => core.relaunched(&worker, *end, log, now),
             Woke::Done(Done::Errand { target, verdict }) => core.errand_done(&target, &verdict, now),
             Woke::Reload => reload(core, path, fleet_tx, follow, now),

@@ -10,8 +10,10 @@ use crate::judge::{
     ActiveState, Crowd, Death, Health, Observation, Phase, Rungs, Terms, UnitSnapshot, Vitals, Wait,
     WorkerState,
 };
-use crate::peer::wire::{Class, Explanation, Outcome, RelaunchFailed, Relaunched, Verdict, WorkerReport};
-use crate::vocabulary::{InvocationId, Moment, NodeName, Remedy, WorkerName, human};
+use crate::peer::wire::{
+    Class, Explanation, LaneReport, Outcome, RelaunchFailed, Relaunched, Verdict, WorkerReport,
+};
+use crate::vocabulary::{InvocationId, LaneStatus, Moment, NodeName, Remedy, WorkerName, human};
 
 /// A worker as the supervisor's loop owns it.
 pub(super) struct Worker {
@@ -26,6 +28,8 @@ pub(super) struct Worker {
     /// Since when it has been in its present class.
     pub(super) since: Moment,
     pub(super) last_act: Option<(Moment, String)>,
+    /// What it says of itself, if it is a lane, and whether it has fallen silent since.
+    pub(super) lane: Option<(LaneStatus, bool)>,
     /// Who asked for the relaunch that is in flight or settling.
     pub(super) because: String,
     /// The relaunch that is settling, for those who wait for its verification.
@@ -62,6 +66,7 @@ impl Worker {
             shown: Shown { class: Class::Unknown, invocation: None, why: blind },
             since: now,
             last_act: None,
+            lane: None,
             because: String::new(),
             relaunched: None,
             waiters: Vec::new(),
@@ -196,7 +201,16 @@ impl Worker {
             drill: None,
             rehearsed: Vec::new(),
             startable: !matches!(self.health, Health::Dead(Death::NotStartable(_))),
+            lane: self.lane(now).map(Box::new),
         }
+    }
+
+    /// What its lane says of itself, if that is the word of the run that is up.
+    fn lane(&self, now: Moment) -> Option<LaneReport> {
+        let (status, silent) = self.lane.as_ref()?;
+        let up = !matches!(self.health, Health::Dead(_));
+        (up && status.invocation.is_some() && status.invocation == self.invocation())
+            .then(|| LaneReport::of(status, *silent, now))
     }
 
     pub(super) fn explain(&self, node: &NodeName, name: &WorkerName, now: Moment) -> Explanation {

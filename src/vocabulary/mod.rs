@@ -2,10 +2,12 @@
 
 mod care;
 mod ids;
+mod lane_status;
 mod mode;
 mod names;
 mod policy;
 mod task_id;
+mod task_status;
 mod text;
 mod time;
 
@@ -14,8 +16,12 @@ pub use care::{
     Stuck,
 };
 pub use ids::{BootNonce, CatalogHash, FleetHash, IdError, InvocationId, Pin, ReqId, TaskKey};
+pub use lane_status::{
+    InFlight, LANE_STATUS_EVERY, LANE_STATUS_MAX, LANE_STATUS_TASKS, LaneStatus, LastTask,
+};
 pub use mode::Mode;
 pub use names::{ActionName, NameError, NodeName, ParamName, Target, TaskId, UnitName, WorkerName};
 pub use policy::{BlastRadius, Policy, RepairBy};
+pub use task_status::TaskStatus;
 pub use text::{clipped, printable, printable_bytes};
 pub use time::{Moment, human, parse_duration};

@@ -3,5 +3,6 @@
 mod giving;
 mod kills;
 mod rig;
+mod status;
 mod tasks;
 mod trouble;

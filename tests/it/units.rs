@@ -9,6 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use keyholder::vocabulary::{LaneStatus, Mode};
+
 const INSTALLED: &str = "/usr/local/bin/keyholder";
 
 fn units() -> PathBuf {
@@ -219,10 +221,14 @@ fn the_supervisor_has_no_capabilities_and_a_full_sandbox() {
 /// What both lanes need to be found again by systemd, and not to be started again in vain.
 #[test]
 fn the_lanes_come_back_and_finish_what_runs() {
-    for mode in ["write", "read"] {
+    for mode in [Mode::Write, Mode::Read] {
+        let runtime = format!("keyholder-lane-{mode}");
+        assert!(LaneStatus::path(mode).starts_with(format!("/run/{runtime}")));
         demands(
             &format!("keyholder-lane-{mode}.service"),
             &[
+                ("Service.RuntimeDirectory", &runtime), // where the supervisor looks for the lane's word
+                ("Service.RuntimeDirectoryMode", "0755"), // and it has no right to what is not for it
                 ("Service.Type", "notify"),
                 ("Service.User", "keyholder"),
                 ("Service.Restart", "always"),

@@ -4,6 +4,7 @@
 mod audit;
 mod explain;
 mod fleet;
+mod lane;
 mod order;
 mod table;
 #[cfg(test)]
@@ -14,6 +15,7 @@ use std::time::Duration;
 pub use audit::audit;
 pub use explain::explanation;
 pub use fleet::{Look, change, fleet, node_change};
+pub use lane::lane_change;
 pub use order::{held, refused, relaunched, released};
 
 use super::screen::Tone;

@@ -4,10 +4,10 @@ use super::*;
 use crate::cli::screen::Paint;
 use crate::fleet::BlastRadius;
 use crate::peer::wire::{
-    AuditLine, Explanation, Hello, NodeReport, Outcome, Refusal, RefusalCode, RelaunchFailed, Relaunched,
-    WorkerReport,
+    AuditLine, Explanation, Hello, LaneReport, LastReport, NodeReport, Outcome, Refusal, RefusalCode,
+    RelaunchFailed, Relaunched, TaskReport, WorkerReport,
 };
-use crate::vocabulary::{BootNonce, FleetHash, InvocationId, Target};
+use crate::vocabulary::{BootNonce, FleetHash, InvocationId, Target, TaskStatus};
 
 const HOSTILE: &str = "\x1b]0;pwned\x07\x1b[2J\u{9b}31m\u{202e}live\r\nmars/agent is running again";
 
@@ -38,6 +38,7 @@ fn worker(node: &str, name: &str, unit: &str, class: Class) -> WorkerReport {
         quarantined: false,
         left_to_peers: false,
         startable: true,
+        lane: None,
         drill: None,
         rehearsed: Vec::new(),
     }
@@ -170,6 +171,68 @@ fn a_healthy_fleet_has_nothing_more_to_say() {
     assert!(fleet(&[report], &look).contains("systemctl restart keyholder.service"));
 }
 
+/// A lane that works, one that has nothing to do, one that has lost its queue and one that is stuck.
+fn lanes() -> NodeReport {
+    let lane = |name: &str, change: fn(&mut LaneReport)| {
+        let mut lane = LaneReport {
+            queue: format!("tasks:maintenance:mars:{name}"),
+            connected: true,
+            waiting: Some(0),
+            running: 0,
+            in_flight: Vec::new(),
+            done: 0,
+            last: None,
+            silent_ms: None,
+        };
+        change(&mut lane);
+        let unit = format!("keyholder-lane-{name}.service");
+        WorkerReport { lane: Some(Box::new(lane)), ..worker("mars", name, &unit, Class::Healthy) }
+    };
+    fn task(action: &str, for_ms: u64, idempotent: bool) -> TaskReport {
+        TaskReport {
+            id: "019ad0c2-0f7b-7000-8000-000000000000".to_owned(),
+            action: action.to_owned(),
+            for_ms,
+            idempotent,
+        }
+    }
+    fn last(action: Option<&str>, status: TaskStatus) -> Option<LastReport> {
+        Some(LastReport { id: "t1".to_owned(), action: action.map(str::to_owned), status, ago_ms: 65_000 })
+    }
+    let workers = vec![
+        lane("idle", |_| ()),
+        lane("lost", |lane| {
+            (lane.connected, lane.waiting, lane.done) = (false, None, 1);
+            lane.last = last(None, TaskStatus::Refused);
+        }),
+        lane("read", |lane| {
+            (lane.waiting, lane.running, lane.done) = (Some(12), 3, 4_711);
+            lane.in_flight = vec![task("service.logs", 2_300, true), task("host.disk", 4, true)];
+            lane.last = last(Some("host.memory"), TaskStatus::Ok);
+        }),
+        lane("write", |lane| {
+            (lane.waiting, lane.running, lane.silent_ms) = (Some(2), 1, Some(14_000));
+            lane.in_flight = vec![task("apt.upgrade", 100_000, false)];
+        }),
+    ];
+    node("mars", NodeState::Up, workers)
+}
+
+#[test]
+fn lanes_say_what_they_do() {
+    insta::assert_snapshot!(shown(&[lanes()], 100, false));
+    let changes: Vec<_> = lanes().workers.iter().map(lane_change).collect();
+    insta::assert_snapshot!("lane_changes", changes.join("\n"));
+    let explained = |report| {
+        explanation(&Explanation { report, observed: Vec::new(), decided: Vec::new() }, Paint(false))
+    };
+    let workers = lanes().workers;
+    let [_, lost, read, write] = <[_; 4]>::try_from(workers).unwrap();
+    insta::assert_snapshot!("lanes_explained", [lost, read, write].map(explained).concat());
+    let silent = NodeReport { state: NodeState::Unreachable, ..lanes() };
+    assert!(!shown(&[silent], 100, false).contains("WAITING"), "what a silent node's lanes do nobody knows");
+}
+
 #[test]
 fn the_longest_names_keep_one_line_per_worker() {
     let long = "n".repeat(63);
@@ -202,6 +265,16 @@ fn nothing_hostile_reaches_the_terminal() {
         why: h(),
         doing: h(),
         last_act: Some(h()),
+        lane: Some(Box::new(LaneReport {
+            queue: h(),
+            connected: true,
+            waiting: None,
+            running: 1,
+            in_flight: vec![TaskReport { id: h(), action: h(), for_ms: 0, idempotent: true }],
+            done: 0,
+            last: Some(LastReport { id: h(), action: Some(h()), status: TaskStatus::Ok, ago_ms: 0 }),
+            silent_ms: None,
+        })),
         ..worker("mars", "agent", "ai-agent.service", Class::Dead)
     };
     let report = NodeReport {
@@ -226,6 +299,7 @@ fn nothing_hostile_reaches_the_terminal() {
     for text in [
         shown(&[report], 80, false),
         change(Some(Class::Healthy), &hostile),
+        lane_change(&hostile),
         relaunched(&target, &Outcome::Failed(failed), Duration::ZERO).unwrap(),
         relaunched(&target, &Outcome::Relaunched(degraded), Duration::ZERO).unwrap(),
         audit(&[line]),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::lane::LaneReport;
 use crate::fleet::BlastRadius;
 use crate::vocabulary::{FailureClass, FleetHash, InvocationId, NodeName, UnitName, WorkerName};
 
@@ -120,6 +121,9 @@ pub struct WorkerReport {
     pub left_to_peers: bool,
     /// Whether systemd would start it if asked: false for a unit that is missing, masked or refuses.
     pub startable: bool,
+    /// What it says of itself, if it is a lane that runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lane: Option<Box<LaneReport>>,
     /// The rehearsal that is under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drill: Option<FailureClass>,
@@ -219,6 +223,26 @@ impl WorkerReport {
         for left in self.due_in_ms.iter_mut().chain(&mut self.held_for_ms) {
             *left = left.saturating_sub(ms);
         }
+        if let Some(lane) = &mut self.lane {
+            lane.age_by(ms);
+        }
+    }
+
+    /// Whether the two say the same of it, but for times and what it says of itself.
+    pub fn is_as_healthy_as(&self, other: &Self) -> bool {
+        let timeless = |report: &Self| {
+            let mut report = Self {
+                for_ms: 0,
+                due_in_ms: report.due_in_ms.map(|_| 0),
+                last_act_ms: None,
+                held_for_ms: report.held_for_ms.map(|_| 0),
+                lane: None,
+                ..report.clone()
+            };
+            report.rehearsed.iter_mut().for_each(|rehearsal| rehearsal.ago_ms = 0);
+            report
+        };
+        timeless(self) == timeless(other)
     }
 
     /// For how long it has been in its class.

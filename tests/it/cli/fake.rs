@@ -136,6 +136,7 @@ pub(super) fn worker(node: &str, name: &str, class: Class) -> WorkerReport {
         quarantined: false,
         left_to_peers: false,
         startable: true,
+        lane: None,
         drill: None,
         rehearsed: Vec::new(),
     }
