@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ring::digest::{SHA256, digest};
 use serde::Serialize;
@@ -23,6 +23,9 @@ use crate::vocabulary::{InFlight, LastTask, Moment};
 
 /// How many bytes of a task that is too long are kept with the dead.
 const KEPT: usize = 1024;
+
+/// How long a lane that was told to be deaf stays so if nobody has it hear again: whoever told it may be gone.
+pub(super) const DEAF: Duration = Duration::from_secs(120);
 
 /// The SHA-256 of a task's bytes in hex: what it goes by everywhere but for people.
 pub(super) fn hash_of(raw: &[u8]) -> String {
@@ -100,6 +103,8 @@ pub(super) struct Shared {
     pub(super) ready: Cell<bool>,
     pub(super) leaving: Cell<bool>,
     pub(super) rebuild: Cell<bool>,
+    /// Until when it takes no tasks because somebody rehearses that.
+    deaf_until: Cell<Option<Instant>>,
     pub(super) trouble: RefCell<Option<Trouble>>,
     /// Something for the pipe to look at.
     pub(super) poke: Notify,
@@ -156,6 +161,7 @@ impl Shared {
             ready: Cell::new(false),
             leaving: Cell::new(false),
             rebuild: Cell::new(false),
+            deaf_until: Cell::default(),
             trouble: RefCell::default(),
             poke: Notify::new(),
             hurry: Notify::new(),
@@ -191,11 +197,26 @@ impl Shared {
         self.news.notify_one();
     }
 
+    /// A rehearsal: it takes no tasks for [`DEAF`], and all else goes on.
+    pub(super) fn deafen(&self) {
+        self.deaf_until.set(Some(Instant::now() + DEAF));
+    }
+
+    /// The rehearsal is over.
+    pub(super) fn hear(&self) {
+        self.deaf_until.set(None);
+    }
+
+    /// Whether it takes no tasks because somebody rehearses that.
+    pub(super) fn is_deaf(&self) -> bool {
+        self.deaf_until.get().is_some_and(|until| Instant::now() < until)
+    }
+
     /// How long the pipe has made no step, although it could have.
-    pub(super) fn stuck_for(&self) -> std::time::Duration {
+    pub(super) fn stuck_for(&self) -> Duration {
         // With every slot taken it has nothing to do; commands have their own deadlines.
         if self.slots.available_permits() == 0 && !self.in_hand.borrow().is_empty() {
-            return std::time::Duration::ZERO;
+            return Duration::ZERO;
         }
         self.last_pass.get().elapsed()
     }
@@ -231,7 +252,7 @@ impl Shared {
     /// The status for systemd while all is well.
     pub(super) fn show(&self) {
         self.news.notify_one();
-        if self.desk.borrow().is_none() || self.leaving.get() {
+        if self.desk.borrow().is_none() || self.leaving.get() || self.is_deaf() {
             return;
         }
         let in_hand = self.in_hand.borrow();
@@ -285,10 +306,18 @@ impl Shared {
     }
 
     /// Waits, unless somebody is in a hurry.
-    pub(super) async fn wait(&self, time: std::time::Duration) {
+    pub(super) async fn wait(&self, time: Duration) {
         tokio::select! {
             () = tokio::time::sleep(time) => {}
             () = self.hurry.notified() => {}
+        }
+    }
+
+    /// Waits, unless there is something for the pipe to look at.
+    pub(super) async fn wait_or_poke(&self, time: Duration) {
+        tokio::select! {
+            () = tokio::time::sleep(time) => {}
+            () = self.poke.notified() => {}
         }
     }
 

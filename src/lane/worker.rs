@@ -110,6 +110,7 @@ async fn run(shared: Rc<Shared>) -> Result<(), LaneError> {
     let mut int = signals(SignalKind::interrupt())?;
     let mut hup = signals(SignalKind::hangup())?;
     let mut usr1 = signals(SignalKind::user_defined1())?;
+    let mut usr2 = signals(SignalKind::user_defined2())?;
     let mut renew = interval(OWNED_FOR / 3);
     renew.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut pipe = Some(spawn_local(begin(shared.clone())));
@@ -119,10 +120,15 @@ async fn run(shared: Rc<Shared>) -> Result<(), LaneError> {
             _ = term.recv() => leave(&shared),
             _ = int.recv() => leave(&shared),
             _ = hup.recv() => {
+                shared.hear();
                 shared.rebuild.set(true);
                 shared.wake();
             }
             _ = usr1.recv() => shared.wake(),
+            _ = usr2.recv() => {
+                shared.deafen();
+                shared.wake();
+            }
             _ = renew.tick() => {
                 if let Some(desk) = shared.desk() {
                     let shared = shared.clone();

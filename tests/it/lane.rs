@@ -1,5 +1,6 @@
 //! Lanes as processes against a real server.
 
+mod deaf;
 mod giving;
 mod kills;
 mod rig;
