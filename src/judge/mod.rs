@@ -3,6 +3,7 @@
 mod classify;
 mod crowd;
 mod decide;
+mod drill;
 mod neighbour;
 mod observation;
 mod order;
@@ -12,6 +13,7 @@ mod vitals;
 pub use classify::{Death, Health, Host, Obstacle, classify};
 pub use crowd::{Crowd, crowd};
 pub use decide::{LOST_AFTER, Rungs, Terms, backoff, decide};
+pub use drill::{Deed, Drill, End, Ground, Hindrance, Sign, Stage, rehearsable};
 pub use neighbour::{Errand, Sight, errand};
 pub use observation::{ActiveState, LoadState, Observation, StopCause, UnitSnapshot};
 pub use order::{Admitted, Objection, Wish, admit};
