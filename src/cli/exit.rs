@@ -123,11 +123,15 @@ pub fn of(error: &anyhow::Error) -> Exit {
         return Exit::Refused;
     }
     match error.downcast_ref::<QueueError>() {
-        Some(QueueError::Late { .. } | QueueError::Unreachable { .. } | QueueError::Loading { .. }) => {
-            return Exit::Unreachable;
-        }
+        Some(
+            QueueError::Late { .. }
+            | QueueError::Unreachable { .. }
+            | QueueError::NoMaster { .. }
+            | QueueError::Loading { .. },
+        ) => return Exit::Unreachable,
         Some(
             QueueError::Url { .. }
+            | QueueError::Authority { .. }
             | QueueError::Denied { .. }
             | QueueError::Full { .. }
             | QueueError::ReadOnly { .. },

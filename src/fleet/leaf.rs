@@ -1,4 +1,4 @@
-//! The single values that only a fleet file has: units, pins, addresses, URLs. Each reports what is wrong with it and
+//! The single values that only a fleet file has: units, pins, addresses. Each reports what is wrong with it and
 //! then is left out.
 
 use std::net::{IpAddr, SocketAddr};
@@ -79,49 +79,4 @@ fn is_host_name(text: &str) -> bool {
     let host = text.rsplit_once(':').map_or(text, |(host, _)| host);
     host.bytes().any(|b| b.is_ascii_alphabetic())
         && host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_'))
-}
-
-/// Where Redis is.
-pub(super) fn redis_url(report: &mut Report<'_>, value: &Value) -> Option<String> {
-    const EXPECTED: &str = "redis://HOST:PORT or rediss://HOST:PORT";
-    let given = walk::word(report, value, EXPECTED)?;
-    let Err(message) = check_redis_url(&given.value) else { return Some(given.value) };
-    report.error(given.at, message, format!("expected {EXPECTED}"));
-    None
-}
-
-/// `[user[:password]@]host[:port][/database][?…]` after the scheme.
-fn check_redis_url(url: &str) -> Result<(), &'static str> {
-    if !url.bytes().all(|b| b.is_ascii_graphic()) {
-        return Err("a URL has no spaces and no characters outside ASCII");
-    }
-    let rest = ["redis://", "rediss://"].iter().find_map(|scheme| url.strip_prefix(scheme));
-    let rest = rest.ok_or("this is no Redis URL")?;
-    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    let host_and_port = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    let (host, port) = match host_and_port.strip_prefix('[') {
-        Some(v6) => {
-            let (host, port) = v6.split_once(']').ok_or("the bracket of the IPv6 address is not closed")?;
-            host.parse::<std::net::Ipv6Addr>().map_err(|_| "the host is not an IPv6 address")?;
-            (host, port)
-        }
-        None => host_and_port.split_at(host_and_port.find(':').unwrap_or(host_and_port.len())),
-    };
-    if host.is_empty() {
-        return Err("the host is missing");
-    }
-    if !host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b':')) {
-        return Err("this is no host name");
-    }
-    if !port.is_empty()
-        && port.strip_prefix(':').and_then(|port| port.parse::<u16>().ok()).is_none_or(|p| p == 0)
-    {
-        return Err("the port is not a number from 1 to 65535");
-    }
-    let database = path.strip_prefix('/').unwrap_or(path);
-    let database = database.split(['?', '#']).next().unwrap_or_default();
-    if !database.bytes().all(|b| b.is_ascii_digit()) {
-        return Err("the database after the slash is not a number");
-    }
-    Ok(())
 }

@@ -9,7 +9,7 @@ use crate::config::{file, trust};
 use crate::vocabulary::FleetHash;
 
 /// Settings and verbs of the design that come with later versions.
-const LATER: [&str; 7] = ["stuck", "delivery_gap", "power", "sentinel", "nudge", "repipe", "drill"];
+const LATER: [&str; 6] = ["stuck", "delivery_gap", "power", "nudge", "repipe", "drill"];
 
 /// A good fleet file.
 #[derive(Debug, Clone, PartialEq, Eq)]

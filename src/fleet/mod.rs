@@ -8,6 +8,7 @@ mod leaf;
 mod load;
 mod model;
 mod raw;
+mod redis;
 mod validate;
 mod watch;
 mod whoami;

@@ -15,7 +15,8 @@ use crate::vocabulary::{
 pub struct Fleet {
     /// Hash of the file's bytes, exchanged between peers to show drift.
     pub hash: FleetHash,
-    /// Where the lanes' Redis is (`redis://` or `rediss://`), if the fleet has one. Relaunching never needs it.
+    /// Where the lanes' Redis is (`redis://`, `rediss://`, or through sentinels `redis-sentinel://`), if the fleet has one.
+    /// Relaunching never needs it.
     pub redis: Option<String>,
     /// Who may sign tasks, by the name that a task gives for its key.
     pub task_keys: BTreeMap<String, TaskKey>,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::leaf as own;
 use super::model::Right;
+use super::redis::redis;
 use crate::config::leaf;
 use crate::config::report::{At, Located, Report};
 use crate::config::walk::{Fields, distinct, entries, items, word};
@@ -164,12 +165,6 @@ fn task_keys(report: &mut Report<'_>, key: At, value: &Value) -> Vec<(String, Ta
 fn read_routing(report: &mut Report<'_>, key: At, value: &Value) -> Option<bool> {
     let fields = Fields::of(report, key, "`lanes`", value, &["read_routing"])?;
     fields.get("read_routing").and_then(|value| leaf::boolean(report, value))
-}
-
-fn redis(report: &mut Report<'_>, key: At, value: &Value) -> Option<String> {
-    let fields = Fields::of(report, key, "`redis`", value, &["url"])?;
-    let url = fields.need(report, "url", "expected redis://HOST:PORT or rediss://HOST:PORT")?;
-    own::redis_url(report, url)
 }
 
 fn read_nodes(report: &mut Report<'_>, key: At, value: &Value) -> Vec<RawNode> {

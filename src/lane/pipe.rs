@@ -148,9 +148,13 @@ async fn claim(shared: &Rc<Shared>, claimer: &mut Claimer) -> Result<Option<Vec<
 /// States that are told apart: each is said once when it is entered.
 fn state_of(trouble: &Trouble) -> &'static str {
     match trouble {
-        Trouble::Queue(QueueError::Late { .. } | QueueError::Unreachable { .. } | QueueError::Url { .. }) => {
-            "away"
-        }
+        Trouble::Queue(
+            QueueError::Late { .. }
+            | QueueError::Unreachable { .. }
+            | QueueError::NoMaster { .. }
+            | QueueError::Authority { .. }
+            | QueueError::Url { .. },
+        ) => "away",
         Trouble::Queue(QueueError::Denied { .. }) => "denied",
         Trouble::Queue(QueueError::Full { .. }) => "full",
         Trouble::Queue(QueueError::ReadOnly { .. }) => "read-only",

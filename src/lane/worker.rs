@@ -30,7 +30,7 @@ pub struct Setup {
     pub rules: Rules,
     /// The queue it serves.
     pub queue: QueueName,
-    /// Where that is: `redis://` or `rediss://`.
+    /// Where that is: `redis://`, `rediss://` or `redis-sentinel://`.
     pub redis: String,
     /// How tasks are taken.
     pub how: How,
@@ -133,7 +133,7 @@ async fn run(shared: Rc<Shared>) -> Result<(), LaneError> {
                 if let Some(desk) = shared.desk() {
                     let shared = shared.clone();
                     spawn_local(async move {
-                        match desk.own(&shared.owner).await {
+                        match desk.renew(&shared.owner).await {
                             Ok(None) => {}
                             Ok(Some(place)) => {
                                 let queue = shared.queue.clone();

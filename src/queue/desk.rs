@@ -1,12 +1,14 @@
 //! Everything a lane says to Redis besides claiming.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, Script};
 
-use super::error::QueueError;
+use super::error::{QueueError, mask};
 use super::keys::Keys;
+use super::place::Place;
 use super::scripts;
 
 /// How long a lane owns its queue without a word from it. A lane on another host has to wait this long for a dead one.
@@ -69,12 +71,21 @@ pub struct Desk {
     ours: Ids,
     name: String,
     keys: Keys,
+    place: Rc<Place>,
+    /// Of the server that was connected to.
     url: String,
-    scripts: std::rc::Rc<Scripts>,
+    scripts: Rc<Scripts>,
 }
 
 impl Desk {
-    pub(super) fn new(conn: MultiplexedConnection, ours: Ids, name: String, keys: Keys, url: String) -> Self {
+    pub(super) fn new(
+        conn: MultiplexedConnection,
+        ours: Ids,
+        name: String,
+        keys: Keys,
+        place: Rc<Place>,
+        url: String,
+    ) -> Self {
         let scripts = Scripts {
             own: Script::new(scripts::OWN),
             disown: Script::new(scripts::DISOWN),
@@ -82,7 +93,7 @@ impl Desk {
             finish: Script::new(scripts::FINISH),
             put_back: Script::new(scripts::PUT_BACK),
         };
-        Self { conn, ours, name, keys, url, scripts: scripts.into() }
+        Self { conn, ours, name, keys, place, url, scripts: scripts.into() }
     }
 
     fn wrong(&self, error: &RedisError) -> QueueError {
@@ -102,6 +113,20 @@ impl Desk {
             let words = crate::vocabulary::printable_bytes(&words);
             words.split_once(' ').map_or(words.clone(), |(_, place)| place.to_owned())
         }))
+    }
+
+    /// Stays the owner, as [`own`](Self::own), unless sentinels name another master by now.
+    ///
+    /// # Errors
+    /// As [`own`](Self::own), and [`QueueError::ReadOnly`] if this is not the master any more, within 6 s more.
+    pub async fn renew(&self, us: &Owner) -> Result<Option<String>, QueueError> {
+        // First, because sentinels may take their time and our ownership runs out.
+        let owner = self.own(us).await?;
+        if let Some(other) = self.place.elsewhere(&self.url).await {
+            let why = format!("the sentinels name {}", mask(&other));
+            return Err(QueueError::ReadOnly { url: mask(&self.url), why });
+        }
+        Ok(owner)
     }
 
     /// Gives the queue up, so that nobody has to wait for our time to run out.

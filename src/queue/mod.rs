@@ -8,6 +8,7 @@ mod desk;
 mod error;
 mod front;
 mod keys;
+mod place;
 mod preflight;
 mod scripts;
 mod server;

@@ -2,8 +2,13 @@
 
 mod deaf;
 mod giving;
+mod heritage;
+mod house;
 mod kills;
 mod rig;
+mod secret;
+mod sentinel;
+mod servers;
 mod status;
 mod tasks;
 mod trouble;

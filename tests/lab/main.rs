@@ -17,6 +17,8 @@ mod degraded;
 mod demo;
 mod door;
 mod harness;
+mod lanecases;
+mod lanehouse;
 mod lanes;
 mod network;
 mod orders;

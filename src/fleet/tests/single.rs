@@ -77,13 +77,6 @@ fn unknown_and_later_settings() {
         &with("        grace: 10s", "        <<: {}"),
         "fleet.yaml:18:9: merge keys are not allowed (found `<<`; write the settings out)",
     );
-    refused(
-        &with(
-            "redis: { url: \"redis://ai-core:6379\" }",
-            "redis: { sentinel: {} , url: \"redis://ai-core\" }",
-        ),
-        "fleet.yaml:2:10: this version does not serve `sentinel` yet (found `sentinel`; take it out)",
-    );
 }
 
 #[test]
@@ -309,6 +302,57 @@ fn redis_urls() {
           redis://HOST:PORT or rediss://HOST:PORT)"
         ]
     );
+}
+
+#[test]
+fn sentinels_and_a_certificate_authority() {
+    let file = |redis: &str| with("redis: { url: \"redis://ai-core:6379\" }", &format!("redis: {redis}"));
+    let url = |redis: &str| load(&file(redis)).unwrap().fleet.redis.unwrap();
+    for (written, meant) in [
+        (
+            "{ sentinel: { master: mymaster, nodes: [\"a:26379\", b, \"[::1]:7\"] } }",
+            "redis-sentinel://a:26379,b,[::1]:7/mymaster",
+        ),
+        (
+            "{ sentinel: { master: m, nodes: [a], tls: true }, ca: /etc/keyholder/redis-ca.pem }",
+            "rediss-sentinel://a/m?ca=/etc/keyholder/redis-ca.pem",
+        ),
+        ("{ url: \"rediss://u:p@h/1?x=y\", ca: /ca.pem }", "rediss://u:p@h/1?x=y&ca=/ca.pem"),
+        ("{ url: \"redis-sentinel://u:p@a,b:1/m/2\" }", "redis-sentinel://u:p@a,b:1/m/2"),
+    ] {
+        assert_eq!(url(written), meant);
+    }
+    // Where the mistake stands: the first place with that text.
+    for (bad, there, message) in [
+        ("{}", "redis", "`redis` has neither `url` nor `sentinel`"),
+        ("{ sentinel: {}, url: \"redis://a\" }", "sentinel", "`redis` has both `url` and `sentinel`"),
+        ("{ sentinel: { master: m } }", "sentinel", "`sentinel` has no `nodes`"),
+        ("{ sentinel: { nodes: [a] } }", "sentinel", "`sentinel` has no `master`"),
+        ("{ sentinel: { master: \"m/0\", nodes: [a] } }", "\"m/0", "this is no name of a master"),
+        ("{ sentinel: { master: m, nodes: [] } }", "[]", "this list is empty"),
+        (
+            "{ sentinel: { master: m, nodes: [\"a:0\"] } }",
+            "\"a:0",
+            "the port is not a number from 1 to 65535",
+        ),
+        ("{ sentinel: { master: m, nodes: [\"u@a\"] } }", "\"u@a", "this is no host name"),
+        ("{ sentinel: { master: m, nodes: [a, a] } }", "a] }", "this stands in the list a second time"),
+        ("{ sentinel: { master: m, nodes: [a, b, c, d, e, f, g, h, i] } }", "nodes", "there are 9 sentinels"),
+        ("{ url: \"redis://a\", ca: /ca.pem }", "/ca.pem", "without TLS there is no certificate to check"),
+        ("{ url: \"rediss://a\", ca: ca.pem }", "ca.pem", "this is no absolute path"),
+        ("{ url: \"rediss://a\", ca: \"/c&a\" }", "\"/c&a", "this is no absolute path"),
+        ("{ url: \"redis-sentinel://a\" }", "\"redis-", "what the sentinels call the master is missing"),
+        ("{ url: \"redis-sentinel://a/m/x\" }", "\"redis-", "the database after the slash is not a number"),
+    ] {
+        let text = file(bad);
+        let column = text.lines().nth(1).unwrap().find(there).unwrap() + 1;
+        let found = super::errors(&text);
+        let expected = format!("fleet.yaml:2:{column}: {message}");
+        assert!(
+            matches!(&found[..], [one] if one.starts_with(&expected)),
+            "{bad}: {found:?}, not {expected}"
+        );
+    }
 }
 
 #[test]

@@ -40,7 +40,8 @@ fn rides_out(lane: &Lane, lasts: Duration) {
         std::thread::sleep(Duration::from_millis(50));
     }
     let (lines, ticks) = (lane.said().len() - lines, lane.ticks() - ticks);
-    assert!(lines <= 5, "{:?}", lane.said());
+    assert!(lines <= 5 && lane.loudest_minute() <= 5, "{:?}", lane.said());
+    println!("{lines} lines and {ticks} ticks of 10 ms processor time in {lasts:?}");
     let allowed = 5 + 2 * lasts.as_secs();
     assert!(ticks <= allowed, "{ticks} ticks of 10 ms in {lasts:?}: a busy loop");
 }
