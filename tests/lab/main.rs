@@ -15,6 +15,7 @@ mod clock;
 mod death;
 mod degraded;
 mod demo;
+mod detectors;
 mod door;
 mod harness;
 mod lanecases;
