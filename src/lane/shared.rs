@@ -119,7 +119,7 @@ pub(super) struct Shared {
     pub(super) pass_at: Cell<Moment>,
     /// How many tasks wait, and when that was last asked.
     pub(super) waiting: Cell<Option<u64>>,
-    pub(super) asked: Cell<Instant>,
+    pub(super) asked: Cell<Option<Instant>>,
     state: RefCell<String>,
     pub(super) done: Cell<u64>,
     pub(super) last: RefCell<Option<LastTask>>,
@@ -171,7 +171,7 @@ impl Shared {
             passes: Cell::default(),
             pass_at: Cell::new(Moment::now()),
             waiting: Cell::default(),
-            asked: Cell::new(Instant::now()),
+            asked: Cell::default(),
             state: RefCell::default(),
             done: Cell::new(0),
             last: RefCell::default(),

@@ -44,11 +44,11 @@ pub(super) async fn keep(shared: Rc<Shared>, dir: PathBuf) {
 /// Asks how many tasks wait. Not while nothing runs: a claim that waits says that none do.
 async fn ask(shared: &Rc<Shared>) {
     let idle = shared.in_hand.borrow().is_empty() && shared.waiting.get() == Some(0);
-    if idle || shared.asked.get().elapsed() < ASK {
+    if idle || shared.asked.get().is_some_and(|at| at.elapsed() < ASK) {
         return;
     }
     let Some(desk) = shared.desk() else { return };
-    shared.asked.set(std::time::Instant::now());
+    shared.asked.set(Some(std::time::Instant::now()));
     // What the server does not say is not known; that it is gone, the pipe finds out for itself.
     let waiting = desk.waiting().await.ok();
     shared.waiting.set(waiting);

@@ -195,8 +195,13 @@ impl Core {
         };
         // It may have been taken out of the fleet meanwhile.
         let Some(worker) = self.workers.get_mut(&name) else { return };
+        let shows = |worker: &Worker| worker.lane(now).is_some();
+        let showed = shows(worker);
         worker.lane = lane;
-        self.publish(&name, now);
+        // What nobody was shown and nobody will be is no news.
+        if showed || shows(worker) {
+            self.publish(&name, now);
+        }
     }
 
     pub(super) fn target(&self, name: &WorkerName) -> String {

@@ -206,7 +206,7 @@ impl Worker {
     }
 
     /// What its lane says of itself, if that is the word of the run that is up.
-    fn lane(&self, now: Moment) -> Option<LaneReport> {
+    pub(super) fn lane(&self, now: Moment) -> Option<LaneReport> {
         let (status, silent) = self.lane.as_ref()?;
         let up = !matches!(self.health, Health::Dead(_));
         (up && status.invocation.is_some() && status.invocation == self.invocation())
