@@ -10,6 +10,7 @@ pub mod catalog;
 pub mod check;
 pub mod completions;
 pub mod doctor;
+pub mod drill;
 pub mod explain;
 pub mod hold;
 pub mod key;
@@ -53,6 +54,7 @@ pub enum Command {
     Relaunch(relaunch::RelaunchArgs),
     Hold(hold::HoldArgs),
     Release(release::ReleaseArgs),
+    Drill(drill::DrillArgs),
     Explain(explain::ExplainArgs),
     Audit(audit::AuditArgs),
     Run(run::RunArgs),
@@ -80,6 +82,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Relaunch(args) => relaunch::run(args),
         Command::Hold(args) => hold::run(args),
         Command::Release(args) => release::run(args),
+        Command::Drill(args) => drill::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Audit(args) => audit::run(args),
         Command::Run(args) => run::run(args),

@@ -9,6 +9,7 @@ mod load;
 mod model;
 mod raw;
 mod redis;
+mod rehearse;
 mod validate;
 mod watch;
 mod whoami;

@@ -2,6 +2,7 @@
 //! same, and everything that came from outside is made printable on its way.
 
 mod audit;
+mod drill;
 mod explain;
 mod fleet;
 mod lane;
@@ -13,6 +14,7 @@ mod tests;
 use std::time::Duration;
 
 pub use audit::audit;
+pub use drill::{Rehearsed, drilled, rehearsals};
 pub use explain::explanation;
 pub use fleet::{Look, change, fleet, node_change};
 pub use lane::lane_change;
