@@ -12,10 +12,12 @@ pub mod completions;
 pub mod doctor;
 pub mod drill;
 pub mod explain;
+pub mod gentle;
 pub mod hold;
 pub mod key;
 pub mod lane;
 pub mod man;
+pub mod power;
 pub mod prove;
 pub mod queue;
 pub mod relaunch;
@@ -36,6 +38,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::vocabulary::Remedy;
+
 /// Looks after the workers of a small fleet, and lets the host next door bring a dead one back
 #[derive(Debug, Parser)]
 #[command(name = "keyholder", version, propagate_version = false, max_term_width = 100)]
@@ -52,6 +56,9 @@ pub struct Cli {
 pub enum Command {
     Status(status::StatusArgs),
     Relaunch(relaunch::RelaunchArgs),
+    Nudge(gentle::NudgeArgs),
+    Repipe(gentle::RepipeArgs),
+    Power(power::PowerArgs),
     Hold(hold::HoldArgs),
     Release(release::ReleaseArgs),
     Drill(drill::DrillArgs),
@@ -80,6 +87,9 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Status(args) => status::run(args),
         Command::Relaunch(args) => relaunch::run(args),
+        Command::Nudge(args) => gentle::run(Remedy::Nudge, args.order),
+        Command::Repipe(args) => gentle::run(Remedy::Repipe, args.order),
+        Command::Power(args) => power::run(args),
         Command::Hold(args) => hold::run(args),
         Command::Release(args) => release::run(args),
         Command::Drill(args) => drill::run(args),

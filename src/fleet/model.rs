@@ -136,6 +136,15 @@ impl Fleet {
             })
     }
 
+    /// Whether `from` may use `right` on node `on` itself: a grant on any of its workers is one.
+    pub fn allows_on_node(&self, from: &NodeName, on: &NodeName, right: Right) -> bool {
+        self.nodes.get(from).is_some_and(|node| !node.disabled)
+            && self
+                .grants
+                .iter()
+                .any(|grant| grant.from == *from && grant.on == *on && grant.rights.contains(&right))
+    }
+
     /// The enabled nodes that `watcher` follows.
     pub fn watched_by<'a>(&'a self, watcher: &'a NodeName) -> impl Iterator<Item = (&'a NodeName, &'a Node)> {
         self.nodes.iter().filter(move |(name, node)| {

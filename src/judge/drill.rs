@@ -102,7 +102,7 @@ impl fmt::Display for End {
 
 /// Something that a rehearsal waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Sign<'a> {
+pub enum Cue<'a> {
     /// The order that breaks the worker was carried out, or was not.
     Break(Result<(), String>),
     /// Somebody has ordered a remedy, and it was admitted. None for somebody on the node itself.
@@ -174,26 +174,26 @@ impl Drill {
     }
 
     /// Takes a sign in; says what follows from it.
-    pub fn take(&mut self, sign: Sign<'_>, now: Moment) -> Option<Deed> {
+    pub fn take(&mut self, sign: Cue<'_>, now: Moment) -> Option<Deed> {
         match (&self.stage, sign) {
             (Stage::Over { .. }, _) => None,
-            (Stage::Breaking, Sign::Break(Ok(()))) => {
+            (Stage::Breaking, Cue::Break(Ok(()))) => {
                 self.stage = Stage::Broken;
                 None
             }
-            (Stage::Breaking | Stage::Broken, Sign::Break(Err(why))) => {
+            (Stage::Breaking | Stage::Broken, Cue::Break(Err(why))) => {
                 self.restore(End::NotBroken(why), now)
             }
-            (_, Sign::Break(_)) => None,
-            (_, Sign::Remedy(by)) => {
+            (_, Cue::Break(_)) => None,
+            (_, Cue::Remedy(by)) => {
                 self.helped = self.helped.take().or_else(|| by.map(str::to_owned));
                 None
             }
-            (_, Sign::Inherited) => self.restore(End::Interrupted, now),
-            (Stage::Breaking | Stage::Broken, Sign::Seen { health, invocation, phase }) => {
+            (_, Cue::Inherited) => self.restore(End::Interrupted, now),
+            (Stage::Breaking | Stage::Broken, Cue::Seen { health, invocation, phase }) => {
                 self.seen(health, invocation, phase, now)
             }
-            (Stage::Restoring { until, why }, Sign::Seen { health, phase, .. }) => {
+            (Stage::Restoring { until, why }, Cue::Seen { health, phase, .. }) => {
                 let well = is_up(health) && at_rest(phase);
                 let end = (well || now >= *until).then(|| why.clone())?;
                 self.stage = Stage::Over { end, well };

@@ -13,12 +13,12 @@ mod vitals;
 pub use classify::{Death, Health, Host, Obstacle, classify};
 pub use crowd::{Crowd, crowd};
 pub use decide::{LOST_AFTER, Rungs, Terms, backoff, decide};
-pub use drill::{Deed, Drill, End, Ground, Hindrance, Sign, Stage, rehearsable};
-pub use neighbour::{Errand, Sight, errand};
+pub use drill::{Cue, Deed, Drill, End, Ground, Hindrance, Stage, rehearsable};
+pub use neighbour::{Blackout, Errand, RANK_STEP, Sight, errand, power};
 pub use observation::{ActiveState, LoadState, Observation, StopCause, UnitSnapshot};
 pub use order::{Admitted, Objection, Wish, admit};
 pub use state::{Action, Ending, Episode, Event, Hold, Phase, Say, Wait, WorkerState};
-pub use vitals::{Pulse, Reading, Track, Vitals};
+pub use vitals::{Pulse, Reading, Sign, Signs, Track, Vitals};
 
 #[cfg(test)]
 mod properties;

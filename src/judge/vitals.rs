@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::vocabulary::Moment;
+use crate::vocabulary::{DeliveryGap, Moment, Stuck};
 
 /// What a detector read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +41,72 @@ pub struct Vitals {
     pub beat: Pulse,
     /// Whether its work flows.
     pub flow: Pulse,
+}
+
+/// Which sign of progress a reading is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Sign {
+    /// The heartbeat of its loop.
+    Beat,
+    /// The head of its queue.
+    Flow,
+    /// The no-op task that was sent through its queue.
+    Canary,
+}
+
+/// All readings of one worker, joined.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Signs {
+    beat: Track,
+    flow: Track,
+    canary: Track,
+    flow_pulse: Pulse,
+    canary_pulse: Pulse,
+    beat_pulse: Pulse,
+}
+
+impl Signs {
+    /// A new run, or one that has ended: what was seen of the one before says nothing about it.
+    pub fn restart(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Takes a reading in; the care that the fleet file describes says how long a sign may be missing. A reading that
+    /// nobody asked for any more is dropped.
+    pub fn take(
+        &mut self,
+        sign: Sign,
+        reading: Reading,
+        stuck: Option<&Stuck>,
+        gap: Option<&DeliveryGap>,
+        now: Moment,
+    ) {
+        match (sign, stuck, gap) {
+            (Sign::Beat, Some(stuck), _) => {
+                self.beat_pulse = self.beat.take(reading, stuck.older_than, "no heartbeat", now);
+            }
+            (Sign::Flow, _, Some(gap)) => {
+                let what = "work waits and none was taken";
+                self.flow_pulse = self.flow.take(reading, gap.not_draining_for, what, now);
+            }
+            (Sign::Canary, _, Some(DeliveryGap { canary: Some(canary), .. })) => {
+                let what = "the canary was not answered";
+                self.canary_pulse = self.canary.take(reading, canary.within, what, now);
+            }
+            (Sign::Beat, None, _) | (Sign::Flow, _, None) | (Sign::Canary, _, _) => {}
+        }
+    }
+
+    /// What they say together. Either way of seeing the work stand still is enough.
+    pub fn vitals(&self) -> Vitals {
+        let flow = match (&self.flow_pulse, &self.canary_pulse) {
+            (still @ Pulse::Still(_), _) | (_, still @ Pulse::Still(_)) => still,
+            (unseen @ Pulse::Unseen(_), _) | (_, unseen @ Pulse::Unseen(_)) => unseen,
+            (moving @ Pulse::Moving, _) | (_, moving @ Pulse::Moving) => moving,
+            (Pulse::Unwatched, Pulse::Unwatched) => &Pulse::Unwatched,
+        };
+        Vitals { beat: self.beat_pulse.clone(), flow: flow.clone() }
+    }
 }
 
 /// Readings of one kind, joined over time.

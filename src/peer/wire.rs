@@ -294,6 +294,8 @@ pub enum Outcome {
     Remedied(Remedied),
     /// The node's `power` command was run.
     Powered {
+        /// Whether it ended well. Whether the host comes back is seen by its answering.
+        done: bool,
         /// How it ended, in words.
         how: String,
         /// How long it took, in microseconds.

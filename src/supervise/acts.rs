@@ -1,11 +1,11 @@
-//! The one remedy so far, and what is answered to those who ordered it.
+//! The relaunch, and what is answered to those who ordered it.
 
 use super::core::{Core, Done};
 use crate::journal::{Event as Kind, Priority, Record, last_lines};
 use crate::judge::{Ending, Event, Health, Observation, Obstacle};
 use crate::peer::wire::{Outcome, RelaunchFailed, Relaunched, Verdict};
 use crate::systemd::{NotStartable, Relaunch, RelaunchError};
-use crate::vocabulary::{InvocationId, Moment, Remedy, UnitName, WorkerName, human};
+use crate::vocabulary::{InvocationId, Moment, UnitName, WorkerName, human};
 
 /// How many journal lines of a failed unit go with the answer.
 const LOG_LINES: u8 = 10;
@@ -37,13 +37,6 @@ fn ending(result: &Result<InvocationId, RelaunchError>) -> Ending {
 }
 
 impl Core {
-    /// Nudges a worker or builds its pipe anew.
-    pub(super) fn gentle(&mut self, name: &WorkerName, remedy: Remedy, now: Moment) {
-        let Some(worker) = self.workers.get_mut(name) else { return };
-        worker.last_act = Some((now, format!("{remedy} ordered")));
-        self.judge(name, &Event::Done(Ending::Failed), now);
-    }
-
     /// Restarts a worker's unit in a task of its own; [`Done::Relaunch`] follows.
     pub(super) fn relaunch(&mut self, name: &WorkerName, now: Moment) {
         let Some(worker) = self.workers.get_mut(name) else { return };

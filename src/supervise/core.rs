@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use super::lanes::LaneNews;
 use super::neighbours::Neighbour;
 use super::worker::Worker;
+use crate::detect::Vital;
 use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record, Recorder};
 use crate::judge::{Action, Event, Host, Observation, Phase, WorkerState, classify, crowd, decide};
@@ -34,6 +35,15 @@ pub(super) enum Done {
     Relaunch { worker: WorkerName, end: Box<Relaunch>, log: Vec<String> },
     /// An order that this node gave to a neighbour as its watcher.
     Errand { target: Target, verdict: Box<Result<Verdict, String>> },
+    /// A nudge or repipe of a worker of this node.
+    Gentle { worker: WorkerName, remedy: Remedy, result: Result<(), String>, took: Duration },
+    /// The `power` command of a neighbour.
+    Power {
+        node: NodeName,
+        how: Result<String, String>,
+        reply: Option<oneshot::Sender<Verdict>>,
+        took: Duration,
+    },
 }
 
 /// The supervisor's state and its handles to the outside.
@@ -86,9 +96,42 @@ impl Core {
             if let Some(worker) = self.workers.get_mut(&name)
                 && !worker.knows_better_than(seen)
             {
+                let before = worker.invocation();
                 worker.seen = seen.clone();
+                if worker.invocation() != before {
+                    worker.signs.restart();
+                }
             }
             self.look(&name, now);
+        }
+    }
+
+    /// Takes in what a detector read of a worker of this node, or of one that this node watches.
+    pub(super) fn read(&mut self, vital: Vital, now: Moment) {
+        let Vital { target, sign, reading } = vital;
+        if target.node != self.me {
+            let neighbour = self.neighbours.get_mut(&target.node);
+            if let Some(report) =
+                neighbour.and_then(|neighbour| neighbour.read(&self.fleet, &target, sign, reading, now))
+            {
+                let text = format!("{}: {}", report.class.name(), report.why);
+                self.recorder.record(Record::local(
+                    Kind::Observed,
+                    Priority::Warning,
+                    target.to_string(),
+                    text,
+                ));
+                self.publish_all(Update::Worker(report));
+            }
+            return;
+        }
+        let Some(worker) = self.workers.get_mut(&target.worker) else { return };
+        let before = worker.signs.vitals();
+        let (stuck, gap) = (worker.spec.stuck.as_ref(), worker.spec.delivery_gap.as_ref());
+        worker.signs.take(sign, reading, stuck, gap, now);
+        // Most readings say what the one before has said.
+        if worker.signs.vitals() != before {
+            self.look(&target.worker, now);
         }
     }
 
@@ -96,7 +139,7 @@ impl Core {
     pub(super) fn look(&mut self, name: &WorkerName, now: Moment) {
         let host = self.host;
         let Some(worker) = self.workers.get_mut(name) else { return };
-        worker.health = classify(&worker.seen, &worker.vitals, host);
+        worker.health = classify(&worker.seen, &worker.signs.vitals(), host);
         let event = Event::Seen { health: worker.health.clone(), invocation: worker.invocation() };
         let shown = worker.shown(now);
         // Also a new run or another reason within the same class: a watcher's order is about the run it was shown.
@@ -150,6 +193,7 @@ impl Core {
         }
         if let Some(worker) = self.workers.get_mut(name) {
             worker.disappoint();
+            worker.disappoint_gentle(now);
         }
         changed
     }
@@ -277,12 +321,14 @@ impl Core {
         }
         let errands = self.errands(now);
         let returns = self.await_return(now);
+        let blackouts = self.blackouts(now);
         self.workers
             .values()
             .filter_map(|worker| worker.state.wake(&worker.spec.policy))
             .filter(|at| *at > now)
             .chain(errands)
             .chain(returns)
+            .chain(blackouts)
             .min()
     }
 

@@ -3,11 +3,13 @@
 
 mod acts;
 mod core;
+mod gentle;
 pub mod kernel;
 mod lanes;
 mod neighbours;
 mod orders;
 mod peers;
+mod power;
 mod report;
 mod run;
 mod say;

@@ -5,12 +5,12 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::core::{Core, Done};
-use super::worker::Waiter;
+use super::worker::{WAITERS_AT_MOST, Waiter};
 use crate::journal::{self, Event as Kind, Priority, Record};
 use crate::judge::{Admitted, Event, Hold, Objection, Wish, admit};
 use crate::peer::desk::{Asker, Order, Subscription, Update, View};
 use crate::peer::wire::{
-    DeadLetter, NodeReport, Outcome, Refusal, RefusalCode, RelaunchOrder, Request, Verb, Verdict,
+    DeadLetter, GentleOrder, NodeReport, Outcome, Refusal, RefusalCode, RelaunchOrder, Request, Verb, Verdict,
 };
 use crate::vocabulary::{Mode, Moment, NodeName, Remedy, Target, TaskId, WorkerName, human};
 
@@ -18,16 +18,16 @@ use crate::vocabulary::{Mode, Moment, NodeName, Remedy, Target, TaskId, WorkerNa
 pub(super) const HOLD_AT_MOST: Duration = Duration::from_secs(7 * 86_400);
 /// How much longer than systemd's own start timeout a peer's answer to a relaunch is waited for.
 const ANSWER_SLACK: Duration = Duration::from_secs(15);
+/// How long a peer may take to carry out a nudge or repipe and to see whether it helped.
+const ANSWER_GENTLE: Duration = Duration::from_secs(30 + 60 + 15);
 /// How long a peer may take to answer anything else.
 const ANSWER: Duration = Duration::from_secs(5);
 /// How long a peer may take to search its journal: as long as the search may take there, and the way.
 const ANSWER_PROOF: Duration = Duration::from_secs(10);
 /// How many searches of the journal may run at once: each is a child and up to some megabytes of records.
 const SEARCHES: usize = 2;
-/// How many orders may wait on one worker; each holds memory until it is answered.
-const WAITERS_AT_MOST: usize = 64;
 
-fn refused(code: RefusalCode, text: impl Into<String>) -> Verdict {
+pub(super) fn refused(code: RefusalCode, text: impl Into<String>) -> Verdict {
     Verdict::Refused(Refusal::new(code, text))
 }
 
@@ -61,7 +61,9 @@ impl Core {
                 let _ = reply.send(Subscription { first, changes });
             }
             Order::Request { asker, request, reply } => {
-                if request.target_node == self.me {
+                if let Verb::Power { force } = request.verb {
+                    self.serve_power(&asker, request, force, reply, now);
+                } else if request.target_node == self.me {
                     self.serve(&asker, request, reply, now);
                 } else {
                     self.pass_on(request, reply, now);
@@ -73,7 +75,7 @@ impl Core {
     /// Every node in view, this one first.
     pub(super) fn fleet_report(&self, now: Moment) -> Vec<NodeReport> {
         let own = std::iter::once(self.node_report(now));
-        own.chain(self.neighbours.iter().map(|(name, neighbour)| neighbour.report(name, now))).collect()
+        own.chain(self.neighbours.keys().filter_map(|name| self.neighbour_report(name, now))).collect()
     }
 
     fn serve(&mut self, asker: &Asker, request: Request, reply: oneshot::Sender<Verdict>, now: Moment) {
@@ -109,9 +111,15 @@ impl Core {
             Verb::Relaunch(order) => {
                 return self.serve_relaunch(asker, name, order, request.because, reply, now);
             }
-            Verb::Nudge(_) | Verb::Repipe(_) | Verb::Drill(_) => {
-                refused(RefusalCode::NotConfigured, "the fleet file names nothing of the kind")
+            Verb::Nudge(order) => {
+                let order = (Remedy::Nudge, order);
+                return self.serve_gentle(asker, name, order, request.because, reply, now);
             }
+            Verb::Repipe(order) => {
+                let order = (Remedy::Repipe, order);
+                return self.serve_gentle(asker, name, order, request.because, reply, now);
+            }
+            Verb::Drill(_) => refused(RefusalCode::NotConfigured, "the fleet file names nothing of the kind"),
             Verb::Status {} => {
                 let workers = vec![worker.report(&self.me, &name, now)];
                 Verdict::Outcome(Outcome::Status(NodeReport { workers, ..self.node_report(now) }))
@@ -180,16 +188,26 @@ impl Core {
             Ok(Admitted::AlreadyRecovered(invocation)) => {
                 let _ = reply.send(Verdict::Outcome(Outcome::AlreadyRecovered { invocation }));
             }
-            Err(objection) => {
-                let verdict = self.object(&name, objection);
-                if let Verdict::Refused(refusal) = &verdict {
-                    let text = format!("relaunch refused: {refusal}");
-                    let record = Record::local(Kind::Refused, Priority::Warning, self.target(&name), text);
-                    self.recorder.record(Record { by: asker.to_string(), ..record });
-                }
-                let _ = reply.send(verdict);
-            }
+            Err(objection) => self.refuse(asker, &name, Remedy::Relaunch, objection, reply),
         }
+    }
+
+    /// Refuses an order, and takes that down.
+    pub(super) fn refuse(
+        &self,
+        asker: &Asker,
+        name: &WorkerName,
+        remedy: Remedy,
+        objection: Objection,
+        reply: oneshot::Sender<Verdict>,
+    ) {
+        let verdict = self.object(name, objection);
+        if let Verdict::Refused(refusal) = &verdict {
+            let text = format!("{remedy} refused: {refusal}");
+            let record = Record::local(Kind::Refused, Priority::Warning, self.target(name), text);
+            self.recorder.record(Record { by: asker.to_string(), ..record });
+        }
+        let _ = reply.send(verdict);
     }
 
     fn object(&self, name: &WorkerName, objection: Objection) -> Verdict {
@@ -285,6 +303,14 @@ impl Core {
                 expect: request.worker.as_ref().and_then(|worker| neighbour.invocation(worker)),
                 ..order
             }),
+            Verb::Nudge(order) if order.expect.is_none() => Verb::Nudge(GentleOrder {
+                expect: request.worker.as_ref().and_then(|worker| neighbour.invocation(worker)),
+                ..order
+            }),
+            Verb::Repipe(order) if order.expect.is_none() => Verb::Repipe(GentleOrder {
+                expect: request.worker.as_ref().and_then(|worker| neighbour.invocation(worker)),
+                ..order
+            }),
             verb @ (Verb::Status {}
             | Verb::Relaunch(_)
             | Verb::Nudge(_)
@@ -303,8 +329,9 @@ impl Core {
         };
         // A silent node's last known state is better than none, and says itself that it is old.
         if let (Verb::Status {}, None) = (&verb, &request.worker) {
-            let report = neighbour.report(&request.target_node, now);
-            let _ = reply.send(Verdict::Outcome(Outcome::Status(report)));
+            if let Some(report) = self.neighbour_report(&request.target_node, now) {
+                let _ = reply.send(Verdict::Outcome(Outcome::Status(report)));
+            }
             return;
         }
         let deadline = self.answer_within(&request.target_node, request.worker.as_ref(), &verb);
@@ -337,7 +364,8 @@ impl Core {
                 policy.start_timeout + policy.settle + ANSWER_SLACK
             }
             Verb::Prove { .. } => ANSWER_PROOF,
-            Verb::Nudge(_) | Verb::Repipe(_) | Verb::Power { .. } | Verb::Drill(_) => ANSWER_SLACK,
+            Verb::Nudge(_) | Verb::Repipe(_) => ANSWER_GENTLE,
+            Verb::Power { .. } | Verb::Drill(_) => ANSWER_SLACK,
             Verb::Status {}
             | Verb::Hold { .. }
             | Verb::Release {}
@@ -354,21 +382,27 @@ impl Core {
     pub(super) fn errands(&mut self, now: Moment) -> Option<Moment> {
         let mut wake = None::<Moment>;
         for (node, neighbour) in &mut self.neighbours {
-            let (go, again) = neighbour.errands(node, &self.fleet, now);
+            let (go, again) = neighbour.errands(&self.me, node, &self.fleet, now);
             wake = [wake, again].into_iter().flatten().min();
-            for worker in go {
+            for (worker, remedy, saw) in go {
                 let target = Target { node: node.clone(), worker: worker.clone() };
-                let text = format!("{target} is dead and left to its watchers: ordering a relaunch");
+                let text = format!("{target} is {saw}: ordering a {remedy} as its watcher");
                 self.recorder.record(Record::local(Kind::Acting, Priority::Notice, target.to_string(), text));
-                let order =
-                    RelaunchOrder { expect: neighbour.invocation(&worker), ..RelaunchOrder::default() };
-                let policy = self.fleet.nodes.get(node).and_then(|node| node.workers.get(&worker));
-                let timeout = policy.map(|worker| worker.policy.start_timeout).unwrap_or_default();
+                let expect = neighbour.invocation(&worker);
+                let spec = self.fleet.nodes.get(node).and_then(|node| node.workers.get(&worker));
+                let (verb, deadline) = match remedy {
+                    Remedy::Relaunch => {
+                        let timeout = spec.map(|worker| worker.policy.start_timeout).unwrap_or_default();
+                        let order = RelaunchOrder { expect, ..RelaunchOrder::default() };
+                        (Verb::Relaunch(order), timeout + ANSWER_SLACK)
+                    }
+                    Remedy::Nudge => (Verb::Nudge(GentleOrder { expect, force: false }), ANSWER_GENTLE),
+                    Remedy::Repipe => (Verb::Repipe(GentleOrder { expect, force: false }), ANSWER_GENTLE),
+                };
                 let (handle, done) = (neighbour.handle.clone(), self.done.clone());
+                let because = format!("its watcher saw it {saw}");
                 tokio::spawn(async move {
-                    let (verb, deadline) = (Verb::Relaunch(order), timeout + ANSWER_SLACK);
-                    let answer =
-                        handle.request(Some(&worker), verb, "its watcher saw it dead", deadline).await;
+                    let answer = handle.request(Some(&worker), verb, &because, deadline).await;
                     let verdict = Box::new(answer.map_err(|error| error.to_string()));
                     let _ = done.send(Done::Errand { target, verdict }).await;
                 });

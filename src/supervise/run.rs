@@ -15,6 +15,7 @@ use super::kernel;
 use super::lanes::{self, LaneNews};
 use super::worker::Worker;
 use super::{Setup, SuperviseError};
+use crate::detect::Vital;
 use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record, take_warnings};
 use crate::judge::{Host, WorkerState};
@@ -41,6 +42,7 @@ struct Inbox {
     systemd: mpsc::Receiver<SystemdEvent>,
     orders: mpsc::Receiver<Order>,
     peers: mpsc::Receiver<PeerEvent>,
+    vitals: mpsc::Receiver<Vec<Vital>>,
     done: mpsc::Receiver<Done>,
     lanes: mpsc::Receiver<LaneNews>,
     reload: Signal,
@@ -54,6 +56,7 @@ enum Woke {
     Systemd(SystemdEvent),
     Order(Order),
     Peer(PeerEvent),
+    Vitals(Vec<Vital>),
     Done(Done),
     Lane(LaneNews),
     Reload,
@@ -72,6 +75,7 @@ impl Inbox {
             Some(done) = self.done.recv() => Woke::Done(done),
             Some(order) = self.orders.recv() => Woke::Order(order),
             Some(event) = self.peers.recv() => Woke::Peer(event),
+            Some(vitals) = self.vitals.recv() => Woke::Vitals(vitals),
             Some(news) = self.lanes.recv() => Woke::Lane(news),
             _ = self.terminate.recv() => Woke::Stop,
             _ = self.interrupt.recv() => Woke::Stop,
@@ -121,6 +125,8 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
     let (orders_tx, orders_rx) = mpsc::channel(INBOX);
     let (peers_tx, peers_rx) = mpsc::channel(INBOX);
     let (done_tx, done_rx) = mpsc::channel(INBOX);
+    let (vitals_tx, vitals_rx) = mpsc::channel(INBOX);
+    let _ = &vitals_tx;
     let (fleet_tx, fleet_rx) = tokio::sync::watch::channel(fleet.clone());
     let (units, units_rx) = tokio::sync::watch::channel(Vec::new());
     let (lanes, lanes_rx) = tokio::sync::watch::channel(Vec::new());
@@ -165,6 +171,7 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
         systemd: systemd_rx,
         orders: orders_rx,
         peers: peers_rx,
+        vitals: vitals_rx,
         done: done_rx,
         lanes: news_rx,
         reload: catch(SignalKind::hangup())?,
@@ -231,6 +238,15 @@ async fn supervise(
             Woke::Peer(event) => core.peer(event, now),
             Woke::Lane(news) => core.lane(news, now),
             Woke::Done(Done::Relaunch { worker, end, log }) => core.relaunched(&worker, *end, log, now),
+            Woke::Done(Done::Gentle { worker, remedy, result, took }) => {
+                core.gentled(&worker, remedy, result, took, now);
+            }
+            Woke::Done(Done::Power { node, how, reply, took }) => core.powered(&node, how, reply, took),
+            Woke::Vitals(vitals) => {
+                for vital in vitals {
+                    core.read(vital, now);
+                }
+            }
             Woke::Done(Done::Errand { target, verdict }) => core.errand_done(&target, &verdict, now),
             Woke::Reload => reload(core, path, fleet_tx, follow, now),
             Woke::Stop => return Ok(()),

@@ -104,6 +104,24 @@ impl Core {
             }
             Say::HoldEnded => (Kind::Observed, Priority::Notice, format!("the hold on {target} is over")),
         };
+        match say {
+            Say::Resumed(_) => worker.answer_gentle(Some(true), &text, now),
+            Say::NoHelp(..) => worker.answer_gentle(Some(false), &text, now),
+            Say::Unverified(_) => worker.answer_gentle(None, &text, now),
+            Say::UndeclaredStop(_)
+            | Say::RepairingAtOnce
+            | Say::LeftToPeers
+            | Say::LeftToPeople
+            | Say::TryAgain(_)
+            | Say::Quarantined(_)
+            | Say::StillQuarantined(_)
+            | Say::Recovered
+            | Say::Ailing(_)
+            | Say::Braked
+            | Say::CameBack
+            | Say::Stranded(_)
+            | Say::HoldEnded => {}
+        }
         if say == Say::Recovered {
             if let Some(result) = &mut worker.relaunched {
                 result.settled = true;

@@ -7,8 +7,8 @@ use tokio::sync::oneshot;
 use super::acts::journal_of;
 use crate::fleet::Worker as Spec;
 use crate::judge::{
-    ActiveState, Crowd, Death, Health, Observation, Phase, Rungs, Terms, UnitSnapshot, Vitals, Wait,
-    WorkerState,
+    ActiveState, Crowd, Death, Health, Observation, Phase, Pulse, Rungs, Signs, Terms, UnitSnapshot, Vitals,
+    Wait, WorkerState,
 };
 use crate::peer::wire::{
     Class, Explanation, LaneReport, Outcome, RelaunchFailed, Relaunched, Verdict, WorkerReport,
@@ -21,7 +21,7 @@ pub(super) struct Worker {
     pub(super) state: WorkerState,
     pub(super) seen: Observation,
     /// Signs of progress beside the unit's state.
-    pub(super) vitals: Vitals,
+    pub(super) signs: Signs,
     pub(super) health: Health,
     /// What watchers were last shown of it.
     pub(super) shown: Shown,
@@ -35,6 +35,11 @@ pub(super) struct Worker {
     /// The relaunch that is settling, for those who wait for its verification.
     pub(super) relaunched: Option<Relaunched>,
     pub(super) waiters: Vec<Waiter>,
+    /// Those who ordered the nudge or repipe that is in flight or being verified.
+    pub(super) gentle: Vec<oneshot::Sender<Verdict>>,
+    /// When that began, and which of the two it is.
+    pub(super) gentle_since: Moment,
+    pub(super) gentle_remedy: Remedy,
 }
 
 /// What a watcher is shown anew as soon as it changes.
@@ -44,6 +49,9 @@ pub(super) struct Shown {
     invocation: Option<InvocationId>,
     why: String,
 }
+
+/// How many orders may wait on one worker; each holds memory until it is answered.
+pub(super) const WAITERS_AT_MOST: usize = 64;
 
 /// Somebody who ordered a relaunch and waits for its outcome.
 pub(super) struct Waiter {
@@ -61,7 +69,7 @@ impl Worker {
             spec,
             state,
             seen: Observation::Failed(blind.clone()),
-            vitals: Vitals::default(),
+            signs: Signs::default(),
             health: Health::Unknown(blind.clone()),
             shown: Shown { class: Class::Unknown, invocation: None, why: blind },
             since: now,
@@ -70,6 +78,9 @@ impl Worker {
             because: String::new(),
             relaunched: None,
             waiters: Vec::new(),
+            gentle: Vec::new(),
+            gentle_since: now,
+            gentle_remedy: Remedy::Nudge,
         }
     }
 
@@ -89,11 +100,8 @@ impl Worker {
 
     /// What decisions about it depend on.
     pub(super) fn terms(&self, salt: u64, crowd: Crowd) -> Terms<'_> {
-        let Spec { policy, blast_radius, stuck, delivery_gap, .. } = &self.spec;
-        let stuck = stuck.as_ref().filter(|stuck| stuck.nudge.is_some()).map(|stuck| stuck.older_than);
-        let gap = delivery_gap.as_ref().filter(|gap| gap.repipe.is_some()).map(|gap| gap.not_draining_for);
-        let rungs = Rungs { nudge: stuck.map(time_to_show), repipe: gap.map(time_to_show) };
-        Terms { policy, salt, blast_radius: *blast_radius, rungs, crowd }
+        let Spec { policy, blast_radius, .. } = &self.spec;
+        Terms { policy, salt, blast_radius: *blast_radius, rungs: rungs(&self.spec), crowd }
     }
 
     pub(super) fn invocation(&self) -> Option<InvocationId> {
@@ -216,7 +224,7 @@ impl Worker {
     pub(super) fn explain(&self, node: &NodeName, name: &WorkerName, now: Moment) -> Explanation {
         let report = self.report(node, name, now);
         let observed = match &self.seen {
-            Observation::Unit(unit) => facts(unit),
+            Observation::Unit(unit) => facts(unit).into_iter().chain(signs(&self.signs.vitals())).collect(),
             Observation::Failed(why) => vec![format!("could not be observed: {why}")],
         };
         let policy = &self.spec.policy;
@@ -246,6 +254,13 @@ impl Worker {
         decided.push(format!("repair_by is {:?} in fleet.yaml", policy.repair_by).to_lowercase());
         Explanation { report, observed, decided }
     }
+}
+
+/// The gentle remedies that the fleet file names for a worker.
+pub(super) fn rungs(spec: &Spec) -> Rungs {
+    let nudge = spec.stuck.as_ref().filter(|stuck| stuck.nudge.is_some()).map(|stuck| stuck.older_than);
+    let gap = spec.delivery_gap.as_ref().filter(|gap| gap.repipe.is_some());
+    Rungs { nudge: nudge.map(time_to_show), repipe: gap.map(|gap| gap.not_draining_for).map(time_to_show) }
 }
 
 /// How long a worker has after a gentle remedy to show progress: a detector looks four times within `limit`, so half of
@@ -283,6 +298,19 @@ fn facts(unit: &UnitSnapshot) -> Vec<String> {
         if unit.restarts_itself { "its unit has Restart=" } else { "its unit has no Restart=" }.to_owned(),
     );
     facts
+}
+
+/// What is watched of it beside its unit, a line per sign.
+fn signs(vitals: &Vitals) -> Vec<String> {
+    [("heartbeat", &vitals.beat), ("flow of its work", &vitals.flow)]
+        .into_iter()
+        .filter_map(|(sign, pulse)| match pulse {
+            Pulse::Unwatched => None,
+            Pulse::Moving => Some(format!("{sign}: it moves")),
+            Pulse::Still(evidence) => Some(format!("{sign}: {evidence}")),
+            Pulse::Unseen(why) => Some(format!("{sign}: could not be observed: {why}")),
+        })
+        .collect()
 }
 
 impl Worker {

@@ -18,7 +18,7 @@ pub use drill::{Rehearsed, drilled, rehearsals};
 pub use explain::explanation;
 pub use fleet::{Look, change, fleet, node_change};
 pub use lane::lane_change;
-pub use order::{held, refused, relaunched, released};
+pub use order::{held, refused, relaunched, released, remedied};
 
 use super::screen::Tone;
 use crate::peer::wire::{Class, NodeState};

@@ -19,8 +19,8 @@ fn drill(class: FailureClass) -> Drill {
     Drill::new(class, "ai-core".to_owned(), LEASE, run(1), &state, at(0))
 }
 
-fn seen<'a>(health: &'a Health, n: u8, phase: &'a Phase) -> Sign<'a> {
-    Sign::Seen { health, invocation: run(n), phase }
+fn seen<'a>(health: &'a Health, n: u8, phase: &'a Phase) -> Cue<'a> {
+    Cue::Seen { health, invocation: run(n), phase }
 }
 
 fn stuck() -> Health {
@@ -48,10 +48,10 @@ fn found_repaired_from_outside_and_settled_is_passed() {
     assert_eq!(drill.take(seen(&Health::Healthy, 1, &Phase::Watching), at(0)), None, "not broken yet");
     // What was seen may overtake the answer to the order.
     assert_eq!(drill.take(seen(&CRASHED, 1, &Phase::Watching), at(1)), None);
-    assert_eq!(drill.take(Sign::Break(Ok(())), at(1)), None);
+    assert_eq!(drill.take(Cue::Break(Ok(())), at(1)), None);
     assert!(drill.found && drill.is_on());
-    drill.take(Sign::Remedy(Some("ai-core")), at(2));
-    drill.take(Sign::Remedy(Some("venus")), at(2));
+    drill.take(Cue::Remedy(Some("ai-core")), at(2));
+    drill.take(Cue::Remedy(Some("venus")), at(2));
     assert_eq!(drill.take(seen(&Health::Healthy, 2, &settling()), at(3)), None, "it has to stay up");
     assert_eq!(drill.take(seen(&Health::Healthy, 2, &Phase::Watching), at(4)), Some(Deed::Report));
     assert_eq!((over(&drill), drill.helped.as_deref()), (Some(&End::Passed), Some("ai-core")));
@@ -61,10 +61,10 @@ fn found_repaired_from_outside_and_settled_is_passed() {
 #[test]
 fn a_nudge_that_helps_needs_no_new_run() {
     let mut drill = drill(FailureClass::Stuck);
-    drill.take(Sign::Break(Ok(())), at(0));
+    drill.take(Cue::Break(Ok(())), at(0));
     assert_eq!(drill.take(seen(&Health::Healthy, 1, &Phase::Watching), at(1)), None, "not found yet");
     drill.take(seen(&stuck(), 1, &Phase::Watching), at(10));
-    drill.take(Sign::Remedy(Some("venus")), at(11));
+    drill.take(Cue::Remedy(Some("venus")), at(11));
     assert_eq!(drill.take(seen(&Health::Healthy, 1, &Phase::Watching), at(12)), Some(Deed::Report));
     assert_eq!(over(&drill), Some(&End::Passed));
 }
@@ -72,16 +72,16 @@ fn a_nudge_that_helps_needs_no_new_run() {
 #[test]
 fn what_is_mended_before_it_is_found_or_without_help_has_shown_nothing() {
     let mut early = drill(FailureClass::Stuck);
-    early.take(Sign::Break(Ok(())), at(0));
+    early.take(Cue::Break(Ok(())), at(0));
     early.take(seen(&CRASHED, 1, &Phase::Watching), at(1));
     assert!(!early.found, "dead is not stuck");
     assert_eq!(early.take(seen(&Health::Healthy, 2, &Phase::Watching), at(2)), Some(Deed::Report));
     assert_eq!(over(&early), Some(&End::NotFound));
 
     let mut alone = drill(FailureClass::Dead);
-    alone.take(Sign::Break(Ok(())), at(0));
+    alone.take(Cue::Break(Ok(())), at(0));
     alone.take(seen(&CRASHED, 1, &Phase::Watching), at(1));
-    alone.take(Sign::Remedy(None), at(1));
+    alone.take(Cue::Remedy(None), at(1));
     alone.take(seen(&Health::Healthy, 2, &Phase::Watching), at(2));
     assert_eq!(over(&alone), Some(&End::NotHelped), "root on the node is no watcher");
 }
@@ -90,7 +90,7 @@ fn what_is_mended_before_it_is_found_or_without_help_has_shown_nothing() {
 fn when_the_lease_ends_the_node_restores_the_worker() {
     for (health, why) in [(stuck(), End::NobodyCame), (Health::Healthy, End::UnseenToTheEnd)] {
         let mut drill = drill(FailureClass::Stuck);
-        drill.take(Sign::Break(Ok(())), at(0));
+        drill.take(Cue::Break(Ok(())), at(0));
         assert_eq!(drill.take(seen(&health, 1, &Phase::Watching), at(59)), None);
         assert_eq!(drill.wake(at(59)), Some(at(60)));
         assert_eq!(drill.take(seen(&health, 1, &Phase::LeftToPeers), at(60)), Some(Deed::Restore));
@@ -105,7 +105,7 @@ fn when_the_lease_ends_the_node_restores_the_worker() {
 fn a_remedy_that_is_under_way_at_the_end_gets_a_last_chance_and_no_more() {
     let repairing = Phase::Repairing { since: at(59), remedy: Remedy::Relaunch, episode: Episode::default() };
     let mut drill = drill(FailureClass::Dead);
-    drill.take(Sign::Break(Ok(())), at(0));
+    drill.take(Cue::Break(Ok(())), at(0));
     assert_eq!(drill.take(seen(&CRASHED, 1, &repairing), at(60)), None);
     assert_eq!(drill.wake(at(60)), Some(at(90)));
     assert_eq!(drill.take(seen(&CRASHED, 1, &repairing), at(90)), Some(Deed::Restore));
@@ -116,15 +116,15 @@ fn a_remedy_that_is_under_way_at_the_end_gets_a_last_chance_and_no_more() {
 #[test]
 fn what_could_not_be_broken_or_was_inherited_is_restored_at_once() {
     let mut refused = drill(FailureClass::Dead);
-    assert_eq!(refused.take(Sign::Break(Err("no bus".to_owned())), at(1)), Some(Deed::Restore));
+    assert_eq!(refused.take(Cue::Break(Err("no bus".to_owned())), at(1)), Some(Deed::Restore));
     assert_eq!(refused.take(seen(&Health::Healthy, 1, &Phase::Watching), at(1)), Some(Deed::Report));
     assert_eq!(over(&refused), Some(&End::NotBroken("no bus".to_owned())));
 
     let mut old = drill(FailureClass::Stuck);
-    old.take(Sign::Break(Ok(())), at(0));
+    old.take(Cue::Break(Ok(())), at(0));
     let saved = serde_json::to_string(&old).unwrap();
     let mut old: Drill = serde_json::from_str(&saved).unwrap();
-    assert_eq!(old.take(Sign::Inherited, at(2)), Some(Deed::Restore));
+    assert_eq!(old.take(Cue::Inherited, at(2)), Some(Deed::Restore));
 }
 
 fn ground<'a>(health: &'a Health, state: &'a WorkerState, policy: &'a Policy) -> Ground<'a> {
