@@ -163,11 +163,10 @@ impl Drill {
         }
     }
 
-    /// When [`Drill::take`] has to be asked again even if nothing happens.
-    pub fn wake(&self, now: Moment) -> Option<Moment> {
+    /// From when on [`Drill::take`] has to be asked again and again even if nothing happens.
+    pub fn wake(&self) -> Option<Moment> {
         match &self.stage {
-            Stage::Breaking | Stage::Broken if now < self.until => Some(self.until),
-            Stage::Breaking | Stage::Broken => Some(self.until + LAST_CHANCE),
+            Stage::Breaking | Stage::Broken => Some(self.until),
             Stage::Restoring { until, .. } => Some(*until),
             Stage::Over { .. } => None,
         }
@@ -181,9 +180,7 @@ impl Drill {
                 self.stage = Stage::Broken;
                 None
             }
-            (Stage::Breaking | Stage::Broken, Cue::Break(Err(why))) => {
-                self.restore(End::NotBroken(why), now)
-            }
+            (Stage::Breaking | Stage::Broken, Cue::Break(Err(why))) => self.restore(End::NotBroken(why), now),
             (_, Cue::Break(_)) => None,
             (_, Cue::Remedy(by)) => {
                 self.helped = self.helped.take().or_else(|| by.map(str::to_owned));

@@ -3,6 +3,7 @@
 
 mod acts;
 mod core;
+mod drill;
 mod gentle;
 pub mod kernel;
 mod lanes;

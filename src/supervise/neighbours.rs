@@ -344,6 +344,11 @@ impl Neighbour {
         format!("{node} was last seen {}: {}", self.state.name(), self.why)
     }
 
+    /// The worker of it that is broken on purpose at the moment, if one is.
+    pub(super) fn rehearsed_now(&self) -> Option<&WorkerReport> {
+        self.workers.values().map(|seen| &seen.report).find(|report| report.drill.is_some())
+    }
+
     pub(super) fn since(&self) -> Moment {
         self.since
     }

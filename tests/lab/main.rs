@@ -17,6 +17,7 @@ mod degraded;
 mod demo;
 mod detectors;
 mod door;
+mod drills;
 mod harness;
 mod lanecases;
 mod lanehouse;

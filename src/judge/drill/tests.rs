@@ -92,7 +92,7 @@ fn when_the_lease_ends_the_node_restores_the_worker() {
         let mut drill = drill(FailureClass::Stuck);
         drill.take(Cue::Break(Ok(())), at(0));
         assert_eq!(drill.take(seen(&health, 1, &Phase::Watching), at(59)), None);
-        assert_eq!(drill.wake(at(59)), Some(at(60)));
+        assert_eq!(drill.wake(), Some(at(60)));
         assert_eq!(drill.take(seen(&health, 1, &Phase::LeftToPeers), at(60)), Some(Deed::Restore));
         assert!(!drill.is_on(), "from here on the node looks after it as always");
         assert_eq!(drill.take(seen(&stuck(), 1, &Phase::Watching), at(61)), None);
@@ -107,7 +107,7 @@ fn a_remedy_that_is_under_way_at_the_end_gets_a_last_chance_and_no_more() {
     let mut drill = drill(FailureClass::Dead);
     drill.take(Cue::Break(Ok(())), at(0));
     assert_eq!(drill.take(seen(&CRASHED, 1, &repairing), at(60)), None);
-    assert_eq!(drill.wake(at(60)), Some(at(90)));
+    assert_eq!(drill.wake(), Some(at(60)), "it is looked at again and again from here on");
     assert_eq!(drill.take(seen(&CRASHED, 1, &repairing), at(90)), Some(Deed::Restore));
     assert_eq!(drill.take(seen(&CRASHED, 1, &Phase::Watching), at(150)), Some(Deed::Report));
     assert_eq!(drill.stage, Stage::Over { end: End::NobodyCame, well: false });
