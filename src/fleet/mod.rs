@@ -4,6 +4,7 @@
 //! and these become the types of `model` if they fit together (`validate`, `watch`). Each step reports what it finds
 //! and goes on, so that an operator sees every mistake at once.
 
+mod care;
 mod leaf;
 mod load;
 mod model;

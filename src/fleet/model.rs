@@ -116,6 +116,34 @@ pub enum Right {
     Prove,
 }
 
+impl Right {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Status,
+        Self::Relaunch,
+        Self::Hold,
+        Self::Nudge,
+        Self::Repipe,
+        Self::Drill,
+        Self::Power,
+        Self::Prove,
+    ];
+
+    /// Its name, as among the verbs of a grant.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Status => "status",
+            Self::Relaunch => "relaunch",
+            Self::Hold => "hold",
+            Self::Nudge => "nudge",
+            Self::Repipe => "repipe",
+            Self::Power => "power",
+            Self::Drill => "drill",
+            Self::Prove => "prove",
+        }
+    }
+}
+
 impl Fleet {
     /// The enabled node that owns a key, or `None`: the only way from a key to a name.
     pub fn node_of(&self, pin: &Pin) -> Option<&NodeName> {
@@ -136,13 +164,16 @@ impl Fleet {
             })
     }
 
-    /// Whether `from` may use `right` on node `on` itself: a grant on any of its workers is one.
-    pub fn allows_on_node(&self, from: &NodeName, on: &NodeName, right: Right) -> bool {
+    /// Whether `from` may use `right` on node `on` as a whole: its power, its supervisor. Only a grant for all of its
+    /// workers says that. Deny by default; a disabled node may nothing.
+    pub fn allows_node(&self, from: &NodeName, on: &NodeName, right: Right) -> bool {
         self.nodes.get(from).is_some_and(|node| !node.disabled)
-            && self
-                .grants
-                .iter()
-                .any(|grant| grant.from == *from && grant.on == *on && grant.rights.contains(&right))
+            && self.grants.iter().any(|grant| {
+                grant.from == *from
+                    && grant.on == *on
+                    && grant.rights.contains(&right)
+                    && grant.workers == Scope::All
+            })
     }
 
     /// The enabled nodes that `watcher` follows.

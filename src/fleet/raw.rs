@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use super::care::{RawCare, care, power};
 use super::leaf as own;
 use super::model::Right;
 use super::redis::redis;
@@ -13,8 +14,9 @@ use crate::config::leaf;
 use crate::config::report::{At, Located, Report};
 use crate::config::walk::{Fields, distinct, entries, items, word};
 use crate::config::yaml::{Kind, Value};
-use crate::vocabulary::{BlastRadius, Policy, RepairBy};
-use crate::vocabulary::{Mode, NodeName, Pin, TaskKey, UnitName, WorkerName};
+use crate::vocabulary::{
+    BlastRadius, Mode, NodeName, Pin, Policy, Power, RepairBy, TaskKey, UnitName, WorkerName,
+};
 
 /// Bounds that keep a small fleet's file from becoming a large fleet's load: a supervisor's memory and the checks
 /// below grow with them.
@@ -30,6 +32,9 @@ pub(super) const MAX_TASK_KEYS: usize = 64;
 /// What the file as a whole may say.
 const FILE: [&str; 6] = ["version", "redis", "task_keys", "lanes", "nodes", "grants"];
 
+/// What stands in a grant.
+const VERBS: &str = "a list of status, relaunch, hold, nudge, repipe, drill, power and prove";
+
 const MS: fn(u64) -> Duration = Duration::from_millis;
 const HOUR: u64 = 3_600_000;
 const DAY: u64 = 24 * HOUR;
@@ -38,6 +43,8 @@ const DAY: u64 = 24 * HOUR;
 #[derive(Debug, Default)]
 pub(super) struct RawFleet {
     pub redis: Option<String>,
+    /// Whether `redis` is there at all: none and one that cannot be read are two mistakes.
+    pub has_redis: bool,
     pub task_keys: Vec<(String, TaskKey)>,
     pub read_routing: bool,
     pub nodes: Vec<RawNode>,
@@ -59,6 +66,8 @@ pub(super) struct RawNode {
     pub watchers_readable: bool,
     pub disabled: bool,
     pub insecure_unsigned_write: bool,
+    /// Where `power` stands, and what it says.
+    pub power: Option<Located<Power>>,
     pub workers: Vec<RawWorker>,
 }
 
@@ -71,6 +80,7 @@ pub(super) struct RawWorker {
     pub lane: Option<Mode>,
     pub blast_radius: BlastRadius,
     pub policy: Policy,
+    pub care: RawCare,
     /// Where `repair_by` stands, or the worker's name.
     pub repair_at: At,
 }
@@ -121,6 +131,7 @@ pub(super) fn read(report: &mut Report<'_>, tree: &Value) -> Option<RawFleet> {
     let promises_readable = watchers_readable && report.errors() == before;
     Some(RawFleet {
         redis,
+        has_redis: fields.get("redis").is_some(),
         task_keys: task_keys.unwrap_or_default(),
         read_routing: read_routing.unwrap_or_default(),
         nodes,
@@ -189,10 +200,11 @@ fn node(report: &mut Report<'_>, name: &Located<String>, value: &Value) -> RawNo
         watchers_readable: true,
         disabled: false,
         insecure_unsigned_write: false,
+        power: None,
         workers: Vec::new(),
     };
     let what = format!("node `{}`", name.value);
-    let known = ["address", "pins", "watched_by", "disabled", "insecure_unsigned_write", "workers"];
+    let known = ["address", "pins", "watched_by", "disabled", "insecure_unsigned_write", "power", "workers"];
     let Some(fields) = Fields::of(report, name.at, what, value, &known) else {
         // Do not complain about what cannot be seen.
         node.has_pins = true;
@@ -228,6 +240,9 @@ fn node(report: &mut Report<'_>, name: &Located<String>, value: &Value) -> RawNo
             "take it out once every producer signs its tasks (`keyholder run` does)",
         );
     }
+    if let Some((value, key)) = fields.get("power").zip(fields.key("power")) {
+        node.power = power(report, key, value).map(|value| Located { at: key, value });
+    }
     if let Some((value, key)) = fields.get("workers").zip(fields.key("workers")) {
         node.workers = workers(report, key, value);
     }
@@ -257,12 +272,15 @@ fn worker(report: &mut Report<'_>, name: &Located<String>, value: &Value) -> Raw
         lane: None,
         blast_radius: BlastRadius::default(),
         policy: Policy::default(),
+        care: RawCare::default(),
         repair_at: name.at,
     };
     let known = [
         "unit",
         "lane",
         "blast_radius",
+        "stuck",
+        "delivery_gap",
         "repair_by",
         "undeclared_stop",
         "grace",
@@ -271,6 +289,8 @@ fn worker(report: &mut Report<'_>, name: &Located<String>, value: &Value) -> Raw
         "relaunches",
         "per",
         "quarantine_retry",
+        "repair_window",
+        "rehearse_every",
     ];
     let Some(fields) = Fields::of(report, name.at, format!("worker `{}`", name.value), value, &known) else {
         return worker;
@@ -282,6 +302,14 @@ fn worker(report: &mut Report<'_>, name: &Located<String>, value: &Value) -> Raw
         worker.blast_radius = leaf::one_of(report, value, &words).unwrap_or_default();
     }
     worker.policy = policy(report, &fields);
+    if let Some(key) = fields.key("repair_window")
+        && worker.blast_radius != BlastRadius::Auxiliary
+    {
+        // What others depend on is repaired at once; a window that is not kept would be a promise of delay.
+        let help = "expected `blast_radius: auxiliary` beside it, or no `repair_window`";
+        report.error(key, "only an auxiliary worker may be left lying for a while", help);
+    }
+    worker.care = care(report, &fields, worker.lane, worker.unit.as_ref().map(|unit| &unit.value));
     worker.repair_at = fields.get("repair_by").map_or(name.at, |value| value.at);
     worker
 }
@@ -336,8 +364,8 @@ fn policy(report: &mut Report<'_>, fields: &Fields<'_>) -> Policy {
         relaunches: default.relaunches,
         per: time("per", default.per, 1_000..=7 * DAY),
         quarantine_retry: time("quarantine_retry", default.quarantine_retry, 1_000..=7 * DAY),
-        repair_window: default.repair_window,
-        rehearse_every: default.rehearse_every,
+        repair_window: time("repair_window", default.repair_window, 0..=7 * DAY),
+        rehearse_every: time("rehearse_every", default.rehearse_every, 1_000..=366 * DAY),
     };
     let relaunches = fields.get("relaunches").and_then(|value| leaf::count(report, value, &(1..=1_000)));
     Policy { relaunches: relaunches.unwrap_or(default.relaunches), ..policy }
@@ -365,7 +393,7 @@ fn grant(report: &mut Report<'_>, value: &Value) -> Option<RawGrant> {
     let on = on.and_then(|value| word(report, value, "a node's name"));
     let workers = fields.need(report, "workers", "expected [\"*\"] or a list of that node's workers");
     let workers = workers.zip(fields.key("workers")).and_then(|(value, key)| scope(report, key, value));
-    let verbs = fields.need(report, "verbs", "expected a list of status, relaunch, hold and prove");
+    let verbs = fields.need(report, "verbs", &format!("expected {VERBS}"));
     let verbs = verbs.zip(fields.key("verbs")).map(|(value, key)| verbs_of(report, key, value));
     Some(RawGrant { at: value.at, from, on, workers, verbs: verbs.unwrap_or_default() })
 }
@@ -381,19 +409,11 @@ fn scope(report: &mut Report<'_>, key: At, value: &Value) -> Option<RawScope> {
 }
 
 fn verbs_of(report: &mut Report<'_>, key: At, value: &Value) -> Vec<Located<Right>> {
-    let words = [
-        ("status", Right::Status),
-        ("relaunch", Right::Relaunch),
-        ("hold", Right::Hold),
-        ("prove", Right::Prove),
-    ];
-    let Some(list) = items(report, key, value, "a list of status, relaunch, hold and prove") else {
-        return Vec::new();
-    };
+    let Some(list) = items(report, key, value, VERBS) else { return Vec::new() };
     distinct(report, list, "a verb", |report, word| {
-        let found = words.iter().find(|(name, _)| *name == word.value).map(|(_, right)| *right);
-        if found.is_none() && !report.is_later(word.at, &word.value) {
-            let help = report.did_you_mean(&word.value, words.iter().map(|(name, _)| *name));
+        let found = Right::ALL.into_iter().find(|right| right.name() == word.value);
+        if found.is_none() {
+            let help = report.did_you_mean(&word.value, Right::ALL.iter().map(|right| right.name()));
             report.error(word.at, "there is no such verb", help);
         }
         found

@@ -2,11 +2,14 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::observation::{ActiveState, LoadState, Observation, StopCause, UnitSnapshot};
 use super::vitals::{Pulse, Vitals};
 
 /// What the host itself is doing (the manager's `SystemState`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Host {
     /// It boots: systemd is still starting what it was told to start.
     Starting,
@@ -52,7 +55,8 @@ pub enum Death {
 }
 
 /// Why systemd would refuse.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Obstacle {
     /// No unit file of that name.
     NotFound,

@@ -1,9 +1,12 @@
 //! Many at once: a common cause is not mended by restarting everybody who suffers from it.
 
+use serde::{Deserialize, Serialize};
+
 use super::classify::Health;
 
 /// What the other workers of a node are like at the same moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Crowd {
     /// How many are dead.
     pub dead: usize,

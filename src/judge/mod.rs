@@ -4,10 +4,13 @@ mod classify;
 mod crowd;
 mod decide;
 mod drill;
+pub mod log;
 mod neighbour;
 mod observation;
 mod order;
+pub mod replay;
 mod state;
+pub mod tape;
 mod vitals;
 
 pub use classify::{Death, Health, Host, Obstacle, classify};

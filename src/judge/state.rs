@@ -144,7 +144,8 @@ pub enum Event {
 }
 
 /// How a relaunch ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Ending {
     /// The unit runs under this new invocation.
     Started(InvocationId),

@@ -5,10 +5,14 @@
 
 use std::time::Duration;
 
-use crate::vocabulary::{DeliveryGap, Moment, Stuck};
+use serde::{Deserialize, Serialize};
+
+use super::observation::Observation;
+use crate::vocabulary::{DeliveryGap, InvocationId, Moment, Stuck};
 
 /// What a detector read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Reading {
     /// Something that changes whenever there is progress: a modification time, the oldest element of a queue.
     Mark(u64),
@@ -21,7 +25,8 @@ pub enum Reading {
 }
 
 /// What the readings say.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Pulse {
     /// Nobody looks.
     #[default]
@@ -55,7 +60,8 @@ pub enum Sign {
 }
 
 /// All readings of one worker, joined.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Signs {
     beat: Track,
     flow: Track,
@@ -63,12 +69,20 @@ pub struct Signs {
     flow_pulse: Pulse,
     canary_pulse: Pulse,
     beat_pulse: Pulse,
+    /// The run that they are about.
+    run: Option<InvocationId>,
 }
 
 impl Signs {
-    /// A new run, or one that has ended: what was seen of the one before says nothing about it.
-    pub fn restart(&mut self) {
-        *self = Self::default();
+    /// The unit was looked at. What was seen of one run says nothing about the next; a look that failed says nothing of runs.
+    pub fn look(&mut self, seen: &Observation) {
+        let run = match seen {
+            Observation::Unit(unit) => unit.invocation,
+            Observation::Failed(_) => None,
+        };
+        if run.is_some() && run != self.run {
+            *self = Self { run, ..Self::default() };
+        }
     }
 
     /// Takes a reading in; the care that the fleet file describes says how long a sign may be missing. A reading that
@@ -110,7 +124,8 @@ impl Signs {
 }
 
 /// Readings of one kind, joined over time.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Track {
     mark: Option<u64>,
     /// The last progress that was seen, or the moment from which the time counts.

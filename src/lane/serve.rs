@@ -8,7 +8,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::admit::{Admitted, Past, Refused, admit};
 use super::guard::RunLock;
 use super::ledger::{Begun, Known, LedgerError};
-use super::recover::{ATTEMPTS, Mark, interrupted};
+use super::recover::{ATTEMPTS, Mark, forgotten, interrupted};
 use super::result::{Status, TaskResult};
 use super::run::{GRACE, Order, run};
 use super::shared::{InHand, Shared, Trouble};
@@ -35,8 +35,9 @@ async fn one(shared: &Rc<Shared>, piece: Piece<'_>) -> Result<(), Trouble> {
     let Some(desk) = shared.desk() else { return Ok(()) };
     let before = match shared.ledger.known(piece.hash)? {
         Known::Finished { id, result } => {
-            desk.finish(piece, &id, result.as_deref(), None).await?;
-            return Ok(shared.ledger.published(piece.hash)?);
+            let result = result.unwrap_or_else(|| forgotten(shared, &id));
+            desk.finish(piece, &id, Some(&result), None).await?;
+            return Ok(shared.published(piece.hash)?);
         }
         Known::Begun(begun) if begun.again && begun.attempts < ATTEMPTS => Some(begun),
         Known::Begun(begun) => return interrupted(shared, &desk, piece, &begun).await,
@@ -83,7 +84,7 @@ async fn refuse(shared: &Rc<Shared>, desk: &Desk, piece: Piece<'_>, refused: Ref
     }
     shared.says.task(&result);
     desk.finish(piece, &id, Some(&json), dead.as_deref()).await?;
-    shared.ledger.published(piece.hash)?;
+    shared.published(piece.hash)?;
     shared.count(&result);
     Ok(())
 }
@@ -171,7 +172,7 @@ async fn execute(
     shared.in_hand.borrow_mut().remove(piece.hash);
     let Some(desk) = shared.desk() else { return Ok(()) };
     desk.finish(piece, &task.id, Some(&json), None).await?;
-    Ok(shared.ledger.published(piece.hash)?)
+    Ok(shared.published(piece.hash)?)
 }
 
 fn file(what: &str) -> impl Fn(std::io::Error) -> Trouble + use<> {

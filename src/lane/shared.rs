@@ -1,7 +1,7 @@
 //! What the parts of one lane share. One thread, so nothing here is locked, and no borrow is held across a wait.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -26,6 +26,10 @@ const KEPT: usize = 1024;
 
 /// How long a lane that was told to be deaf stays so if nobody has it hear again: whoever told it may be gone.
 pub(super) const DEAF: Duration = Duration::from_secs(120);
+
+/// How many results wait for their record at most: more than the journal's own queue has room for, and what does not get into
+/// that is lost and said to be.
+const UNSAID: usize = 2048;
 
 /// The SHA-256 of a task's bytes in hex: what it goes by everywhere but for people.
 pub(super) fn hash_of(raw: &[u8]) -> String {
@@ -101,6 +105,10 @@ pub(super) struct Shared {
     pub(super) in_hand: RefCell<BTreeMap<String, InHand>>,
     pub(super) notifier: RefCell<Notifier>,
     pub(super) ready: Cell<bool>,
+    /// What is published and may not be in the journal yet: up to which mark, and the task's hash.
+    unsaid: RefCell<VecDeque<(u64, String)>>,
+    /// Whether what a lane before this one had left unpublished is published.
+    pub(super) recovered: Cell<bool>,
     pub(super) leaving: Cell<bool>,
     pub(super) rebuild: Cell<bool>,
     /// Until when it takes no tasks because somebody rehearses that.
@@ -159,6 +167,8 @@ impl Shared {
             in_hand: RefCell::default(),
             notifier: RefCell::new(Notifier::from_environment()),
             ready: Cell::new(false),
+            unsaid: RefCell::default(),
+            recovered: Cell::new(false),
             leaving: Cell::new(false),
             rebuild: Cell::new(false),
             deaf_until: Cell::default(),
@@ -266,6 +276,26 @@ impl Shared {
             format!(", last: {} {}", last.action.as_deref().unwrap_or("?"), last.status)
         });
         self.notifier.borrow_mut().status(format!("{}: {now}; {done} done{last}", self.queue));
+    }
+
+    /// A task's result is in Redis. It stays open in the ledger until the journal has its record, too: a lane that comes up
+    /// after this one's death then says it.
+    pub(super) fn published(&self, hash: &str) -> Result<(), LedgerError> {
+        if self.unsaid.borrow().len() >= UNSAID {
+            return self.ledger.published(hash);
+        }
+        self.unsaid.borrow_mut().push_back((self.says.mark(), hash.to_owned()));
+        self.settle_said()
+    }
+
+    /// Closes in the ledger what has got into the journal meanwhile.
+    pub(super) fn settle_said(&self) -> Result<(), LedgerError> {
+        loop {
+            let next = self.unsaid.borrow().front().filter(|(mark, _)| self.says.said(*mark)).cloned();
+            let Some((_, hash)) = next else { return Ok(()) };
+            self.ledger.published(&hash)?;
+            self.unsaid.borrow_mut().pop_front();
+        }
     }
 
     /// A task is done.

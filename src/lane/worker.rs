@@ -148,6 +148,9 @@ async fn run(shared: Rc<Shared>) -> Result<(), LaneError> {
             () = sleep(at_most) => {}
         }
         shared.says.catch_up();
+        if let Err(error) = shared.settle_said() {
+            shared.fail(error.into());
+        }
         if shared.stuck_for() < STUCK {
             shared.notifier.borrow_mut().passed();
         }
@@ -159,6 +162,8 @@ async fn run(shared: Rc<Shared>) -> Result<(), LaneError> {
         }
     }
     shared.says.flush(Duration::from_secs(1));
+    // If it fails, the next lane says once more what is said.
+    let _ = shared.settle_said();
     Ok(())
 }
 

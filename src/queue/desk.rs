@@ -123,6 +123,8 @@ impl Desk {
         // First, because sentinels may take their time and our ownership runs out.
         let owner = self.own(us).await?;
         if let Some(other) = self.place.elsewhere(&self.url).await {
+            // The claim would wait on there for up to two seconds; if this fails it does.
+            drop(self.wake_claimer().await);
             let why = format!("the sentinels name {}", mask(&other));
             return Err(QueueError::ReadOnly { url: mask(&self.url), why });
         }

@@ -103,9 +103,7 @@ impl Place {
     pub(super) async fn elsewhere(&self, url: &str) -> Option<String> {
         match self {
             Self::One(_) => None,
-            Self::Sentinels(sentinels) => {
-                sentinels.find().await.ok().map(|found| found.url).filter(|found| found != url)
-            }
+            Self::Sentinels(sentinels) => sentinels.elsewhere(url).await,
         }
     }
 }
@@ -190,6 +188,19 @@ impl Sentinels {
     async fn find(&self) -> Result<Found, QueueError> {
         let late = || self.none(&format!("no answer within {SEARCH_DEADLINE:?}"));
         timeout(SEARCH_DEADLINE, self.search()).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// One sentinel is asked, because this is asked every few seconds; another one the next time if it does not know.
+    async fn elsewhere(&self, url: &str) -> Option<String> {
+        let node = self.nodes.get(self.first.get()).map_or("", String::as_str);
+        let Ok(Some((host, port))) = within(self.ask(node)).await else {
+            self.next();
+            return None;
+        };
+        if self.master_at(&host, port) == url {
+            return None;
+        }
+        self.find().await.ok().map(|found| found.url).filter(|found| found != url)
     }
 
     /// The first server that a sentinel calls the master and that does so itself.

@@ -90,7 +90,8 @@ fn judge(info: &str) -> Vec<Finding> {
         |version| format!("Valkey {version}"),
     );
     let mut findings = vec![ok(format!("{} answers", shown(&version, "")))];
-    findings.push(match field("redis_mode") {
+    // Valkey's own word for it, unless it is told to speak as Redis does.
+    findings.push(match field("redis_mode").or_else(|| field("server_mode")) {
         Some("standalone") => ok("it is one server, not a cluster"),
         Some("cluster") => error(
             "it is a Redis Cluster, which is not supported: a lane moves tasks between keys in one step; use a single \

@@ -54,13 +54,13 @@ impl Core {
         for node in dark {
             let Some(known) = self.fleet.nodes.get(&node) else { continue };
             let Some(settings) = &known.power else { continue };
-            if !self.fleet.allows_on_node(&self.me, &node, Right::Power) {
+            if !self.fleet.allows_node(&self.me, &node, Right::Power) {
                 continue;
             }
             let before = known
                 .watched_by
                 .iter()
-                .filter(|other| **other < self.me && self.fleet.allows_on_node(other, &node, Right::Power));
+                .filter(|other| **other < self.me && self.fleet.allows_node(other, &node, Right::Power));
             let rank = u32::try_from(before.count()).unwrap_or(u32::MAX);
             let others = self.others_see(&node);
             let Some(neighbour) = self.neighbours.get(&node) else { continue };
@@ -153,7 +153,7 @@ impl Core {
                 RefusalCode::NotConfigured,
                 format!("fleet.yaml names no `power` for {node}: someone must go there"),
             ))
-        } else if !self.fleet.allows_on_node(&self.me, &node, Right::Power) {
+        } else if !self.fleet.allows_node(&self.me, &node, Right::Power) {
             let text = format!(
                 "{} may not power {node}: fleet.yaml would need the grant {{ from: {}, on: {node}, workers: [\"*\"], verbs: [power] }}",
                 self.me, self.me

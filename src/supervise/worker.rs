@@ -263,7 +263,7 @@ impl Worker {
             human(policy.per)
         ));
         decided.push(format!("repair_by is {:?} in fleet.yaml", policy.repair_by).to_lowercase());
-        Explanation { report, observed, decided }
+        Explanation { report, observed, decided, log: Vec::new() }
     }
 }
 

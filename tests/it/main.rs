@@ -17,6 +17,7 @@ mod journal;
 mod lane;
 mod queue;
 mod redis_server;
+mod replay;
 mod store;
 mod systemd;
 mod units;

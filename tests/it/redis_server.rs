@@ -100,13 +100,24 @@ pub(crate) struct Sentinel(Redis);
 
 impl Sentinel {
     pub(crate) fn start(master: u16, quorum: usize, down_after: Duration) -> Self {
+        Self::start_at("port", master, quorum, down_after, "")
+    }
+
+    /// `more` is for the end of its file.
+    pub(crate) fn start_at(
+        port_option: &str,
+        master: u16,
+        quorum: usize,
+        down_after: Duration,
+        more: &str,
+    ) -> Self {
         for _ in 0..10 {
             let dir = TempDir::new().unwrap();
             let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
             let down_after = down_after.as_millis();
             let text = format!(
-                "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor mymaster 127.0.0.1 {master} {quorum}\nsentinel \
-                 down-after-milliseconds mymaster {down_after}\nsentinel failover-timeout mymaster 3000\n",
+                "{port_option} {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor mymaster 127.0.0.1 {master} {quorum}\nsentinel \
+                 down-after-milliseconds mymaster {down_after}\nsentinel failover-timeout mymaster 3000\n{more}",
                 dir.path().display()
             );
             let file = dir.path().join("sentinel.conf");
@@ -115,7 +126,7 @@ impl Sentinel {
                 Command::new(program()).arg(file).arg("--sentinel").stdout(Stdio::null()).spawn().unwrap();
             let until = Instant::now() + DEADLINE;
             while child.try_wait().unwrap().is_none() {
-                if ready(port, true) {
+                if ready(port, port_option == "port") {
                     return Self(Redis { child, port, dir, args: Vec::new() });
                 }
                 assert!(Instant::now() < until, "the sentinel does not come up");

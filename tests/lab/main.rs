@@ -27,6 +27,7 @@ mod orders;
 mod paths;
 mod peerside;
 mod quarantine;
+mod redisfaults;
 mod reload;
 mod restraint;
 mod scene;

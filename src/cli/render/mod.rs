@@ -7,6 +7,7 @@ mod explain;
 mod fleet;
 mod lane;
 mod order;
+mod replay;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ pub use explain::explanation;
 pub use fleet::{Look, change, fleet, node_change};
 pub use lane::lane_change;
 pub use order::{held, refused, relaunched, released, remedied};
+pub use replay::story;
 
 use super::screen::Tone;
 use crate::peer::wire::{Class, NodeState};

@@ -294,7 +294,8 @@ fn nothing_hostile_reaches_the_terminal() {
         log: vec![h()],
     };
     let line = AuditLine { seq: 1, at: h(), event: h(), by: h(), subject: h(), text: h() };
-    let explained = Explanation { report: hostile.clone(), observed: vec![h()], decided: vec![h()] };
+    let explained =
+        Explanation { report: hostile.clone(), observed: vec![h()], decided: vec![h()], log: Vec::new() };
     let degraded = Relaunched { degraded: vec![h()], ..done() };
     for text in [
         shown(&[report], 80, false),
@@ -395,6 +396,7 @@ fn an_explanation_says_all_it_knows() {
             "3 relaunches within 10m 00s: quarantine".to_owned(),
             "nothing until it is due".to_owned(),
         ],
+        log: Vec::new(),
     };
     insta::assert_snapshot!(explanation(&explained, Paint(false)));
 }

@@ -173,7 +173,7 @@ fn one(step: Step, node: &NodeName, catalog: &Catalog, read_routing: bool) -> Re
 /// # Errors
 /// Every problem at once, each with its place.
 pub(super) fn parse(name: &str, bytes: &[u8]) -> Result<Vec<Step>, Problems> {
-    let (mut report, tree) = file::read(name, bytes, &[])?;
+    let (mut report, tree) = file::read(name, bytes)?;
     let steps = tree.and_then(|tree| plan(&mut report, &tree));
     Ok(report.finish_with(steps)?.0)
 }

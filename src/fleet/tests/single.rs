@@ -37,7 +37,7 @@ fn the_head_of_the_file() {
 }
 
 #[test]
-fn unknown_and_later_settings() {
+fn unknown_settings() {
     refused(
         &with("grants:", "grant:"),
         "fleet.yaml:19:1: the file has no such setting (found `grant`; did you mean `grants`?)",
@@ -47,31 +47,11 @@ fn unknown_and_later_settings() {
         "fleet.yaml:18:9: worker `agent` has no such setting (found `graze`; did you mean `grace`?)",
     );
     refused(
-        &with("    watched_by: [mars]", "    power: { argv: [/bin/true] }\n    watched_by: [mars]"),
-        "fleet.yaml:7:5: this version does not serve `power` yet (found `power`; take it out)",
-    );
-    for later in ["stuck", "delivery_gap"] {
-        refused(
-            &with("        grace: 10s", &format!("        {later}: {{}}")),
-            &format!(
-                "fleet.yaml:18:9: this version does not serve `{later}` yet (found `{later}`; take it out)"
-            ),
-        );
-    }
-    for later in ["nudge", "repipe", "drill"] {
-        refused(
-            &with(
-                "workers: [write], verbs: [status, relaunch]",
-                &format!("workers: [write], verbs: [status, {later}]"),
-            ),
-            &format!(
-                "fleet.yaml:21:66: this version does not serve `{later}` yet (found `{later}`; take it out)"
-            ),
-        );
-    }
-    refused(
-        &with("workers: [write], verbs: [status, relaunch]", "workers: [write], verbs: [status, reboot]"),
-        "fleet.yaml:21:66: there is no such verb (found `reboot`; expected one of status, relaunch, hold, prove)",
+        &with(
+            "workers: [write], verbs: [status, relaunch, nudge, repipe]",
+            "workers: [write], verbs: [status, reboot]",
+        ),
+        "fleet.yaml:21:66: there is no such verb (found `reboot`; expected one of status, relaunch, hold, nudge, repipe, drill, power, prove)",
     );
     refused(
         &with("        grace: 10s", "        <<: {}"),
@@ -217,7 +197,7 @@ fn names_units_and_words() {
     }
     refused(
         &unit("keyholder.service"),
-        "fleet.yaml:17:15: the supervisor cannot be its own worker (found `keyholder.service`; take it out: systemd \
+        "fleet.yaml:17:15: the supervisor looks after units, and is none of them (found `keyholder.service`; take it out: systemd \
          restarts the supervisor, and a peer's knock starts it)",
     );
     let help = "expected either `unit: some.service` or `lane: write` or `lane: read`";
@@ -357,14 +337,14 @@ fn sentinels_and_a_certificate_authority() {
 
 #[test]
 fn lists() {
-    let verbs = "workers: [write], verbs: [status, relaunch]";
+    let verbs = "workers: [write], verbs: [status, relaunch, nudge, repipe]";
     refused(
         &with(verbs, "workers: [write], verbs: []"),
-        "fleet.yaml:21:57: this list is empty (found `[]`; expected a list of status, relaunch, hold and prove)",
+        "fleet.yaml:21:57: this list is empty (found `[]`; expected a list of status, relaunch, hold, nudge, repipe, drill, power and prove)",
     );
     refused(
         &with(verbs, "workers: [write], verbs: status"),
-        "fleet.yaml:21:57: this is not a list (found `status`; expected a list of status, relaunch, hold and prove)",
+        "fleet.yaml:21:57: this is not a list (found `status`; expected a list of status, relaunch, hold, nudge, repipe, drill, power and prove)",
     );
     refused(
         &with(verbs, "workers: [write], verbs: [status, status]"),
@@ -377,7 +357,7 @@ fn lists() {
     refused(
         &with(verbs, "workers: [write]"),
         "fleet.yaml:21:5: this grant has no `verbs` (found `{ from: mars, on: ai-core, workers: [write] }`; expected a \
-         list of status, relaunch, hold and prove)",
+         list of status, relaunch, hold, nudge, repipe, drill, power and prove)",
     );
     refused(
         &with("    watched_by: [mars]", "    watched_by:"),

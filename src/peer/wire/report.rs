@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::lane::LaneReport;
 use crate::fleet::BlastRadius;
+use crate::judge::log::Line;
 use crate::vocabulary::{FailureClass, FleetHash, InvocationId, NodeName, UnitName, WorkerName};
 
 /// A node as its own supervisor (or, when that is silent, its watcher) sees it.
@@ -162,6 +163,9 @@ pub struct Explanation {
     pub observed: Vec<String>,
     /// What is done or not done, and by which rule, a line each.
     pub decided: Vec<String>,
+    /// What the judge was told of it lately, as a log that can be replayed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub log: Vec<Line>,
 }
 
 /// One line of the audit trail.

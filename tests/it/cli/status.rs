@@ -128,6 +128,7 @@ fn explain_shows_what_was_seen_and_decided() {
         report: worker("mars", "agent", Class::Dead),
         observed: vec!["ActiveState=failed".to_owned()],
         decided: vec!["relaunch at once".to_owned()],
+        log: Vec::new(),
     }));
     insta::assert_snapshot!(told(&mut fake.keyholder(&["explain", "mars/agent"])));
 }

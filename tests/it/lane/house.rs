@@ -2,6 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
 use super::rig::until;
 use crate::redis_server::{Redis, Sentinel};
 
@@ -72,15 +75,33 @@ impl House {
     pub(super) fn fail_over(&mut self) -> (usize, Instant) {
         let old = until("there is a master", || self.master());
         self.servers[old].kill();
+        self.elected_after(old)
+    }
+
+    /// When that one is dead already.
+    pub(super) fn elected_after(&self, old: usize) -> (usize, Instant) {
+        self.signal(1 - old, Signal::SIGCONT);
         self.elected(1 - old)
     }
 
-    /// The master is alive and another takes its place; it is the master for a lane when a sentinel says so.
+    /// From now on the replica hears of nothing, until [`fail_over`](Self::fail_over): what the master acknowledges is lost.
+    pub(super) fn cut_off_replica(&self) {
+        let master = until("there is a master", || self.master());
+        self.signal(1 - master, Signal::SIGSTOP);
+        let mut conn = self.servers[master].conn();
+        redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("replica").exec(&mut conn).unwrap();
+    }
+
+    fn signal(&self, server: usize, signal: Signal) {
+        kill(Pid::from_raw(self.servers[server].pid()), signal).unwrap();
+    }
+
+    /// The master is alive and another takes its place; it is the master for a lane when the sentinels say so.
     pub(super) fn hand_over(&self) -> (usize, Instant) {
         let old = until("there is a master", || self.master());
         until("the sentinels begin", || self.sentinels[0].ask::<()>(&["FAILOVER", "mymaster"]).ok());
-        let named = || self.sentinels.iter().any(|sentinel| self.named_by(sentinel) == Some(1 - old));
-        until("a sentinel names it", || named().then_some(()));
+        let named = || self.sentinels.iter().all(|sentinel| self.named_by(sentinel) == Some(1 - old));
+        until("all sentinels name it", || named().then_some(()));
         self.elected(1 - old)
     }
 

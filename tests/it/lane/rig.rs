@@ -62,6 +62,12 @@ impl Rig {
         self.dir.path().join(name)
     }
 
+    /// A lane whose words nobody reads, and what it says them into.
+    pub(super) fn unheard_lane(&self, mode: &str, redis: &Redis) -> Child {
+        let mut command = self.command(mode, &redis.url(""), &[], &[]);
+        command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
     pub(super) fn lane(&self, mode: &str, redis: &Redis) -> Lane {
         self.lane_with(mode, redis, &[], &[])
     }
@@ -71,6 +77,10 @@ impl Rig {
     }
 
     pub(super) fn lane_at(&self, mode: &str, url: &str, args: &[&str], env: &[(&str, &str)]) -> Lane {
+        Lane::spawn(self.command(mode, url, args, env))
+    }
+
+    fn command(&self, mode: &str, url: &str, args: &[&str], env: &[(&str, &str)]) -> Command {
         let (first, prefix): (&str, &[&str]) = match mode {
             "read" => ("setpriv", &["--no-new-privs", "--", env!("CARGO_BIN_EXE_keyholder")]),
             _ => (env!("CARGO_BIN_EXE_keyholder"), &[]),
@@ -89,7 +99,7 @@ impl Rig {
         if mode == "write" && !args.contains(&"--signer") {
             command.arg("--insecure-unsigned-write");
         }
-        Lane::spawn(command)
+        command
     }
 
     /// A lane to which the environment says everything, as it was before there were options. `before` runs it.

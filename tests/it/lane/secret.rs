@@ -1,7 +1,9 @@
 //! A lane that reaches its server through TLS, believing an authority that nobody else knows.
 
+use std::time::Duration;
+
 use super::rig::Rig;
-use crate::redis_server::Redis;
+use crate::redis_server::{Redis, Sentinel};
 
 const ACTIONS: &str = "
   echo:
@@ -71,6 +73,27 @@ fn a_lane_believes_the_authority_that_it_is_told_and_no_other() {
         .output()
         .unwrap();
     assert_eq!((told.status.code(), &told.stdout[..]), (Some(0), &b"hello\n"[..]), "{told:?}");
+}
+
+#[test]
+fn sentinels_speak_tls_as_well_and_their_certificate_is_checked_too() {
+    let rig = Rig::new(ACTIONS);
+    let redis = server(&rig);
+    let file = |name: &str| rig.path(name).display().to_string();
+    let tls = format!(
+        "port 0\ntls-replication yes\ntls-auth-clients no\ntls-cert-file {}\ntls-key-file {}\ntls-ca-cert-file {}\n",
+        file("cert.pem"),
+        file("key.pem"),
+        file("ca.pem")
+    );
+    let sentinel = Sentinel::start_at("tls-port", redis.port(), 1, Duration::from_secs(5), &tls);
+    let url = format!("rediss-sentinel://127.0.0.1:{}/mymaster", sentinel.port());
+    let doubts = rig.lane_at("write", &url, &[], &[]);
+    let said = doubts.wait_for("taking no tasks");
+    assert!(said.contains("certificate"), "{said}");
+    assert_eq!(doubts.leave(), Some(0));
+    let lane = rig.lane_at("write", &format!("{url}?ca={}", file("ca.pem")), &[], &[]);
+    lane.wait_for("serving tasks:maintenance:mars at rediss-sentinel://");
 }
 
 fn nobody() -> String {

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use keyholder::lane::{Status, TaskResult};
+use keyholder::queue::{Front, Level, QueueError, QueueName, preflight};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -103,6 +104,35 @@ fn who_leads_to_no_master_is_said_with_what_each_sentinel_said() {
     let lane = rig.lane_at("write", &url, &[], &[]);
     until("it is done", || (rig.log() == ["0", "1"]).then_some(()));
     few_words(&lane);
+}
+
+/// Who gives tasks and who looks go the same way as the lane.
+#[test]
+fn tasks_are_given_and_servers_are_looked_at_through_sentinels_too() {
+    let (_rig, mut house) = scene();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let look = |url: &str| runtime.block_on(preflight(url, Duration::from_secs(10)));
+    let found = look(&house.url()).unwrap();
+    assert!(found.iter().all(|finding| finding.level != Level::Error), "{found:?}");
+    let found = look(&house.sentinels[0].url("")).unwrap();
+    assert!(found.iter().any(|finding| finding.text.contains("write redis-sentinel://")), "{found:?}");
+
+    let queue = QueueName::write(&"mars".parse().unwrap());
+    let give = |house: &House| {
+        let url = house.url();
+        runtime.block_on(async { Front::connect(&url).await?.push(&queue, b"{}").await })
+    };
+    assert_eq!(give(&house), Ok(1));
+    until("the replica has it", || {
+        let mut replica = Client::new(&house.servers[1], "write");
+        let queue = replica.keys.queue.clone();
+        (replica.length(&queue) == 1).then_some(())
+    });
+    house.servers[0].kill();
+    let error = give(&house).unwrap_err();
+    assert!(matches!(error, QueueError::NoMaster { .. }), "{error}");
+    house.elected_after(0);
+    until("it is given to the new one", || give(&house).ok().filter(|waiting| *waiting == 2));
 }
 
 #[test]
