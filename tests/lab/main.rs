@@ -32,4 +32,5 @@ mod reload;
 mod restraint;
 mod scene;
 mod speak;
+mod stuck;
 mod survival;
