@@ -104,11 +104,8 @@ impl Core {
             if let Some(worker) = self.workers.get_mut(&name)
                 && !worker.knows_better_than(seen)
             {
-                let before = worker.invocation();
                 worker.seen = seen.clone();
-                if worker.invocation() != before {
-                    worker.signs.restart();
-                }
+                worker.signs.look(seen);
             }
             self.look(&name, now);
         }

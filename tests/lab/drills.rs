@@ -43,6 +43,107 @@ fn a_worker_that_is_stopped_on_purpose_is_brought_back_from_next_door() {
     a_supervisor_that_dies_in_the_middle_leaves_nothing_broken(&lab);
 }
 
+#[test]
+fn a_fleet_rehearses_all_that_it_promises_from_next_door() {
+    let units = ["agent", "vital"].map(|name| (format!("{name}.service"), service("")));
+    let units: Vec<(&str, String)> = units.iter().map(|(name, body)| (name.as_str(), body.clone())).collect();
+    let workers = "
+        agent: { unit: agent.service }
+        vital: { unit: vital.service, blast_radius: critical }
+    ";
+    let lab = house("drills-all", &["mars", "ai-core"], &units, workers);
+
+    a_supervisor_is_killed_and_the_knock_brings_it_back(&lab);
+    the_timer_rehearses_what_is_most_due(&lab);
+    everything_at_once_is_a_table(&lab);
+    a_watcher_that_vanishes_leaves_no_supervisor_dead(&lab);
+}
+
+fn supervisor(lab: &Lab) -> String {
+    lab.property("mars", "keyholder.service", "InvocationID")
+}
+
+fn a_supervisor_is_killed_and_the_knock_brings_it_back(lab: &Lab) {
+    let (before, agent) = (supervisor(lab), lab.run_of("agent.service"));
+    let (code, verdict) = drill(lab, "ai-core", "mars --class supervisor-dead");
+    let report = drilled(&verdict);
+    assert!(code == 0 && report["passed"] == true && report["by"] == "ai-core", "{verdict}");
+    assert!(report["repair_us"].as_u64().unwrap() < 10_000_000, "{verdict}");
+    assert_ne!(supervisor(lab), before);
+    assert_eq!(lab.run_of("agent.service"), agent, "its workers ran on");
+    // It died of SIGKILL, and it was the knock that started it, not systemd's own Restart=.
+    let journal =
+        lab.sh("mars", "journalctl --sync; journalctl -b -o cat --no-pager _PID=1 UNIT=keyholder.service");
+    assert!(
+        journal.contains("code=killed, status=9/KILL") && !journal.contains("Scheduled restart"),
+        "{journal}"
+    );
+    let shown = wait("ai-core remembers", 3 * SECOND, || {
+        lab.node("ai-core", "ai-core")["rehearsed"].as_array()?.first().cloned()
+    });
+    assert!(
+        shown["node"] == "mars" && shown["class"] == "supervisor-dead" && shown["passed"] == true,
+        "{shown}"
+    );
+    // Nobody but a watcher can see it.
+    let (code, verdict) = drill(lab, "mars", "mars --class supervisor-dead");
+    assert_eq!((code, refused(&verdict)), (5, "wrong_node"));
+}
+
+fn the_timer_rehearses_what_is_most_due(lab: &Lab) {
+    for node in ["mars", "ai-core"] {
+        assert_eq!(lab.property(node, "keyholder-drill.timer", "ActiveState"), "active", "{node}");
+        assert_eq!(lab.property(node, "keyholder-drill.timer", "UnitFileState"), "enabled", "{node}");
+    }
+    let before = ["agent.service", "vital.service"].map(|unit| lab.run_of(unit));
+    lab.sh("ai-core", "systemctl start keyholder-drill.service");
+    let after = ["agent.service", "vital.service"].map(|unit| lab.run_of(unit));
+    assert!(
+        after[0] != before[0] && after[1] == before[1],
+        "the critical one is left alone: {before:?} {after:?}"
+    );
+    let said =
+        lab.sh("ai-core", "journalctl --sync; journalctl -o cat --no-pager -u keyholder-drill.service");
+    assert!(said.contains("rehearsal of dead with mars/agent passed"), "{said}");
+    // Refused is not failed.
+    lab.sh("mars", "keyholder hold mars/agent --for 10m --why deploy");
+    let (code, _) = lab.tell("ai-core", "keyholder drill mars/agent --class dead");
+    assert_eq!(code, 5);
+    lab.sh("mars", "keyholder release mars/agent");
+}
+
+fn everything_at_once_is_a_table(lab: &Lab) {
+    let (code, said) = lab.tell("ai-core", "keyholder drill --all");
+    println!("{said}");
+    assert_eq!(code, 0, "{said}");
+    let row = |start: &str| {
+        let found = said.lines().find(|line| line.split_whitespace().take(2).eq(start.split(' ')));
+        found.unwrap_or_else(|| panic!("no row {start}: {said}")).to_owned()
+    };
+    assert!(row("mars/agent dead").contains("passed"), "{said}");
+    assert!(row("mars supervisor-dead").contains("passed"), "{said}");
+    assert!(row("mars/vital dead").contains("left out"), "{said}");
+    let (code, said) = lab.tell("ai-core", "keyholder drill mars/vital --class dead --yes");
+    assert!(code == 0 && said.contains("passed"), "{said}");
+}
+
+/// The watcher's order arrives, and from then on nothing of the node gets out: no knock comes in, and a timer of PID 1 starts
+/// the supervisor when the lease ends.
+fn a_watcher_that_vanishes_leaves_no_supervisor_dead(lab: &Lab) {
+    let before = supervisor(lab);
+    lab.lab(&["loss", "mars", "out"]);
+    let order = lab.spawn("ai-core", "keyholder drill mars --class supervisor-dead --lease 4s");
+    wait("it is dead", 5 * SECOND, || {
+        let state = lab.property("mars", "keyholder.service", "ActiveState");
+        (state == "failed" || state == "inactive").then_some(())
+    });
+    lab.new_run("mars", "keyholder.service", &before, 10 * SECOND);
+    lab.lab(&["heal", "mars"]);
+    let output = order.wait_with_output().expect("it ends");
+    assert!(!output.status.success(), "{output:?}");
+    wait("all is as it was", 10 * SECOND, || (lab.node("ai-core", "mars")["state"] == "up").then_some(()));
+}
+
 fn found_and_repaired(lab: &Lab) {
     let (before, starts) = (lab.run_of("agent.service"), lab.starts("agent.service"));
     let others = ["other.service", "vital.service"].map(|unit| lab.run_of(unit));

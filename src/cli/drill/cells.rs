@@ -57,8 +57,7 @@ pub(super) fn cells(fleet: &Fleet, reports: &[NodeReport], me: &NodeName, whose:
                 });
             }
         }
-        let granted = spec.workers.keys().any(|worker| fleet.allows(me, node, worker, Right::Drill));
-        if !own && granted {
+        if !own && fleet.allows_node(me, node, Right::Drill) {
             let class = FailureClass::SupervisorDead;
             cells.push(Cell {
                 subject: Subject::Node(node.clone()),

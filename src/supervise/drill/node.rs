@@ -216,6 +216,8 @@ async fn rehearse(
     let unreachable = || Refusal::new(RefusalCode::Unreachable, format!("there is no connection to {node}"));
     let before = handle.run().ok_or_else(unreachable)?;
     let mut evidence = vec![format!("its supervisor ran as {before} and was told to die")];
+    let lease = lease(order);
+    let ends = Instant::now() + lease;
     match handle.request(None, Verb::Drill(order), because, ANSWER).await {
         Ok(Verdict::Outcome(_)) => {}
         Ok(Verdict::Refused(refusal)) => return Err(refusal),
@@ -223,7 +225,6 @@ async fn rehearse(
     }
     let began = Instant::now();
     let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    let lease = lease(order);
     let mut report = DrillReport {
         node: node.clone(),
         worker: None,
@@ -235,12 +236,15 @@ async fn rehearse(
         repair_us: None,
         evidence: Vec::new(),
     };
-    if timeout(lease, handle.gone(before)).await.is_ok() {
+    let left = || ends.saturating_duration_since(Instant::now());
+    if left().is_zero() {
+        // Whatever has happened meanwhile, it was perhaps not the knock.
+        report.why = "its answer came when the lease had ended".to_owned();
+    } else if timeout(left(), handle.gone(before)).await.is_ok() {
         let found = began.elapsed();
         report.detect_us = Some(us(found));
         evidence.push(format!("the connection to it ended after {}, and {me} knocked", human(found)));
-        let left = lease.saturating_sub(found);
-        report.why = match timeout(left, handle.another_run(before)).await {
+        report.why = match timeout(left(), handle.another_run(before)).await {
             Ok(Some(run)) => {
                 let back = began.elapsed();
                 evidence.push(format!("a new run, {run}, answered the knock after {}", human(back)));
