@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use super::link::LinkError;
-use super::run::{NoSuchNode, PlanRefused};
+use super::run::{NoSuchNode, NotApproved, PlanRefused};
 use crate::lane::{LaneError, SignerError};
 use crate::peer::wire::{Class, NodeReport, NodeState, Refusal, RefusalCode};
 use crate::queue::QueueError;
@@ -119,7 +119,7 @@ pub fn of(error: &anyhow::Error) -> Exit {
         return Exit::NoSuch;
     }
     // Nothing was given to anybody.
-    if error.is::<PlanRefused>() || error.is::<SignerError>() {
+    if error.is::<PlanRefused>() || error.is::<SignerError>() || error.is::<NotApproved>() {
         return Exit::Refused;
     }
     match error.downcast_ref::<QueueError>() {

@@ -123,7 +123,7 @@ impl Turn<'_> {
         match self.state.phase.clone() {
             // One act at a time: whatever is seen meanwhile may be its own doing.
             Phase::Repairing { since, .. } => {
-                if self.now > since + self.terms.policy.start_timeout + LOST_AFTER {
+                if self.now >= since + self.terms.policy.start_timeout + LOST_AFTER {
                     self.done(Ending::Failed);
                 }
             }

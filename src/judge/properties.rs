@@ -176,7 +176,7 @@ impl Play {
 
     fn look(&mut self) -> Vec<Action> {
         if let Phase::Repairing { since, .. } = self.state.phase
-            && self.now > since + self.policy.start_timeout + LOST_AFTER
+            && self.now >= since + self.policy.start_timeout + LOST_AFTER
         {
             self.in_flight = false; // Given up as lost.
         }

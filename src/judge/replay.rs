@@ -195,6 +195,11 @@ impl Case {
         actions
     }
 
+    /// Whether something is due already.
+    pub(super) fn is_due(&self, now: Moment) -> bool {
+        self.state.wake(&self.policy).is_some_and(|at| at <= now)
+    }
+
     /// When it has to be looked at again by itself; what is overdue waits for news.
     pub(super) fn wake(&self, now: Moment) -> Option<Moment> {
         self.state.wake(&self.policy).filter(|at| *at > now)
@@ -206,6 +211,12 @@ impl Case {
 /// # Errors
 /// [`TooManyTurns`]: the log is longer than anything that was ever recorded.
 pub fn replay(lines: &[Line]) -> Result<Vec<Entry>, TooManyTurns> {
+    let mut play = play(lines)?;
+    play.close();
+    Ok(play.entries)
+}
+
+fn play(lines: &[Line]) -> Result<Play, TooManyTurns> {
     let start = lines.first().map(|line| line.at_ms).unwrap_or_default();
     let recorded = lines.iter().any(|line| matches!(line.what, Happened::Acted(_)));
     let mut play = Play { start, recorded, now: start, ..Play::default() };
@@ -214,8 +225,7 @@ pub fn replay(lines: &[Line]) -> Result<Vec<Entry>, TooManyTurns> {
         play.now = line.at_ms;
         play.line(line)?;
     }
-    play.close();
-    Ok(play.entries)
+    Ok(play)
 }
 
 #[derive(Default)]
@@ -235,6 +245,8 @@ struct Played {
     crowd: Option<Crowd>,
     /// What was decided here and is not in the log yet.
     unconfirmed: Option<Remedy>,
+    /// Whether nothing has happened since its log opened.
+    fresh: bool,
 }
 
 impl Play {
@@ -271,7 +283,7 @@ impl Play {
         if let Happened::Opens(opening) = &line.what {
             let case = Case::new(*opening.clone());
             self.tell(name, Kind::Seen, words::observation(&case.seen));
-            let played = Played { case, crowd: line.crowd, unconfirmed: None };
+            let played = Played { case, crowd: line.crowd, unconfirmed: None, fresh: true };
             self.cases.insert(name.clone(), played);
             self.look(name);
             return Ok(());
@@ -286,6 +298,7 @@ impl Play {
             Happened::Acted(remedy) => {
                 self.look(name);
                 self.acted(name, *remedy);
+                self.opened(name);
                 return Ok(());
             }
             Happened::Seen(seen) => self.tell(name, Kind::Seen, words::observation(seen)),
@@ -311,10 +324,25 @@ impl Play {
             self.judge(name, &event);
         }
         self.look(name);
+        self.opened(name);
         Ok(())
     }
 
+    fn opened(&mut self, name: &Target) {
+        if let Some(played) = self.cases.get_mut(name) {
+            played.fresh = false;
+        }
+    }
+
+    /// Looks as the supervisor does: once for the news, and once more if it has made something due.
     fn look(&mut self, name: &Target) {
+        self.look_once(name);
+        if self.cases.get(name).is_some_and(|played| played.case.is_due(self.now)) {
+            self.look_once(name);
+        }
+    }
+
+    fn look_once(&mut self, name: &Target) {
         let Some(played) = self.cases.get_mut(name) else { return };
         let before = played.case.health.clone();
         let event = played.case.look();
@@ -353,7 +381,10 @@ impl Play {
     /// The log says that this was done then.
     fn acted(&mut self, name: &Target, remedy: Remedy) {
         let Some(played) = self.cases.get_mut(name) else { return };
-        if played.unconfirmed == Some(remedy) {
+        // The log may open between the decision and its line.
+        let under_way =
+            matches!(played.case.state.phase, Phase::Repairing { remedy: known, .. } if known == remedy);
+        if played.unconfirmed == Some(remedy) || (played.fresh && under_way) {
             played.unconfirmed = None;
         } else {
             self.tell(
@@ -392,6 +423,3 @@ impl Play {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

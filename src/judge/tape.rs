@@ -85,15 +85,20 @@ impl Tape {
         }
     }
 
+    /// Takes down that time alone is about to change something, unless something else has just happened as well.
+    pub fn time(&mut self, now: Moment, known: impl FnOnce() -> Known) {
+        let fresh = |chapter: &Chapter| chapter.happened.last().is_some_and(|(at, _, _)| *at == now);
+        if !self.now.as_ref().is_some_and(fresh) {
+            self.note(Happened::Time, now, known);
+        }
+    }
+
     /// Takes down what the node's workers are like, if that has changed since the last time.
     pub fn crowd(&mut self, crowd: Crowd, now: Moment, known: impl FnOnce() -> Known) {
         if crowd == self.crowd {
             return;
         }
-        let fresh = |chapter: &Chapter| chapter.happened.last().is_some_and(|(at, _, _)| *at == now);
-        if !self.now.as_ref().is_some_and(fresh) {
-            self.note(Happened::Time, now, known);
-        }
+        self.time(now, known);
         self.crowd = crowd;
         if let Some((_, noted, _)) = self.now.as_mut().and_then(|chapter| chapter.happened.last_mut()) {
             *noted = Some(crowd);

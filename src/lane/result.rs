@@ -52,6 +52,10 @@ pub struct Ran {
     pub timed_out: bool,
     /// Whether something that it had started was still there after it, and was killed.
     pub left_behind: bool,
+    /// Whether it had not ended when this was written, although it was told to: it runs with other rights, or hangs in the
+    /// kernel. Its lane runs nothing beside it.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub beyond: bool,
     /// How long it ran, in ms.
     pub took_ms: u64,
     /// What it wrote to standard output.

@@ -10,11 +10,15 @@ use super::guard::RunLock;
 use super::ledger::{Begun, Known, LedgerError};
 use super::recover::{ATTEMPTS, Mark, forgotten, interrupted};
 use super::result::{Status, TaskResult};
-use super::run::{GRACE, Order, run};
+use super::run::{Beyond, GRACE, Order, run};
 use super::shared::{InHand, Shared, Trouble};
+use super::task::Task;
 use crate::catalog::Mode;
 use crate::queue::{Desk, How, Piece};
-use crate::vocabulary::{InFlight, Moment, printable};
+use crate::vocabulary::{InFlight, Moment, human, printable};
+
+/// How often a command that could not be ended is killed again, and this lane looks whether it is to leave.
+const LOOK: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Serves a task that was claimed and is in hand. The slot is free again when it is answered.
 pub(super) async fn serve(shared: Rc<Shared>, raw: Vec<u8>, hash: String, permit: OwnedSemaphorePermit) {
@@ -44,7 +48,7 @@ async fn one(shared: &Rc<Shared>, piece: Piece<'_>) -> Result<(), Trouble> {
         Known::Never => None,
     };
     let now = shared.now_ms();
-    let verdict = admit::<LedgerError>(piece.raw, &shared.rules, now, |task, action| {
+    let verdict = admit::<LedgerError>(piece.raw, &shared.rules(), now, |task, action| {
         let since =
             |per: std::time::Duration| now.saturating_sub(per.as_millis().try_into().unwrap_or(i64::MAX));
         let runs = match action.rate {
@@ -133,7 +137,16 @@ async fn execute(
         at: format!("{:.3}", jiff::Timestamp::now()),
     });
     let held = shared.how == How::Blmove;
-    let order = Order { argv, timeout: *timeout, grace: GRACE, stdin };
+    let late = || {
+        let text = format!(
+            "{} ({}) is over its time of {} and was told to end; nothing else is run before it has",
+            task.action,
+            task.id,
+            human(*timeout)
+        );
+        shared.enter("late", true, text);
+    };
+    let order = Order { argv, timeout: *timeout, grace: GRACE, stdin, late: &late };
     let ran = if *again {
         // The mark of what may run twice is for people; it need not be waited for.
         let (marked, ran) = tokio::join!(desk.begin(&shared.owner, piece, &mark, held), run(order));
@@ -154,10 +167,22 @@ async fn execute(
             }
         }
     };
-    drop(lock);
+    let (ran, beyond) = match ran {
+        Ok((ran, beyond)) => (Ok(ran), beyond),
+        Err(error) => (Err(error), None),
+    };
+    // From here on it may end at any moment, also after us.
+    lock.iter().for_each(|lock| lock.stays(beyond.is_some()));
     let blank = |status| shared.result(task.id.clone(), Some(task.action.clone()), status);
     let result = match ran {
-        Ok(ran) => TaskResult { ran: Some(ran.clone()), ..blank(ran.status()) },
+        Ok(ran) => {
+            let note = ran.beyond.then(|| {
+                "it was told to end and has not: it runs with other rights (sudo), or hangs in the kernel. The lane waits \
+                 for it before it runs anything else"
+                    .to_owned()
+            });
+            TaskResult { note, ran: Some(ran.clone()), ..blank(ran.status()) }
+        }
         Err(error) => {
             let program = argv.first().map(|program| printable(program)).unwrap_or_default();
             let note = format!("{program} could not be started: {error}");
@@ -169,10 +194,42 @@ async fn execute(
     shared.says.task(&result);
     shared.count(&result);
     // From here on the ledger has the answer, and a second copy of the task is answered from there.
-    shared.in_hand.borrow_mut().remove(piece.hash);
-    let Some(desk) = shared.desk() else { return Ok(()) };
-    desk.finish(piece, &task.id, Some(&json), None).await?;
-    Ok(shared.published(piece.hash)?)
+    if beyond.is_none() {
+        shared.in_hand.borrow_mut().remove(piece.hash);
+    }
+    let published = match shared.desk() {
+        Some(desk) => match desk.finish(piece, &task.id, Some(&json), None).await {
+            Ok(_) => shared.published(piece.hash).map_err(Trouble::from),
+            Err(error) => Err(error.into()),
+        },
+        None => Ok(()),
+    };
+    let Some(beyond) = beyond else { return published };
+    if let Err(trouble) = published {
+        shared.fail(trouble);
+    }
+    if outlive(shared, beyond, task).await {
+        lock.iter().for_each(|lock| lock.stays(false));
+    }
+    Ok(())
+}
+
+/// Waits for a command that could not be ended, answered as it is: to run something beside it would be worse than to wait. A
+/// lane that is told to leave leaves, and whoever comes next finds the command's lock. True if it has ended.
+async fn outlive(shared: &Rc<Shared>, mut beyond: Beyond, task: &Task) -> bool {
+    let what = format!("{} ({}) is over its time, was killed and still runs", task.action, task.id);
+    let text = match shared.lane() {
+        Mode::Read => format!("{what}; its place among {} is kept until it ends", shared.all_slots),
+        Mode::Write => format!("taking no tasks: {what}; two must not run at a time"),
+    };
+    shared.enter("beyond", true, text);
+    while !shared.leaving.get() {
+        shared.passed();
+        if beyond.ends(LOOK).await {
+            return true;
+        }
+    }
+    false
 }
 
 fn file(what: &str) -> impl Fn(std::io::Error) -> Trouble + use<> {

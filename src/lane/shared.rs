@@ -19,7 +19,7 @@ use super::sign::hex;
 use crate::catalog::Mode;
 use crate::notify::Notifier;
 use crate::queue::{Backoff, Desk, How, Owner, Piece, QueueError, Server};
-use crate::vocabulary::{InFlight, LastTask, Moment};
+use crate::vocabulary::{InFlight, LastTask, Moment, NodeName};
 
 /// How many bytes of a task that is too long are kept with the dead.
 const KEPT: usize = 1024;
@@ -88,7 +88,11 @@ struct Dead<'a> {
 
 /// The lane.
 pub(super) struct Shared {
-    pub(super) rules: Rules,
+    lane: Mode,
+    node: NodeName,
+    rules: RefCell<Rc<Rules>>,
+    /// Why newer rules than these were refused.
+    refused: RefCell<Option<String>>,
     pub(super) server: Server,
     pub(super) queue: String,
     pub(super) how: How,
@@ -152,7 +156,10 @@ impl Shared {
     pub(super) fn new(parts: Parts) -> Self {
         let Parts { rules, server, queue, how, slots, state_dir, ledger, owner, says } = parts;
         Self {
-            rules,
+            lane: rules.lane,
+            node: rules.catalog.node.clone(),
+            rules: RefCell::new(rules.into()),
+            refused: RefCell::default(),
             server,
             queue,
             how,
@@ -191,7 +198,27 @@ impl Shared {
     }
 
     pub(super) fn lane(&self) -> Mode {
-        self.rules.lane
+        self.lane
+    }
+
+    pub(super) fn node(&self) -> &NodeName {
+        &self.node
+    }
+
+    /// What the lane goes by at present.
+    pub(super) fn rules(&self) -> Rc<Rules> {
+        self.rules.borrow().clone()
+    }
+
+    /// Newer rules, or why there are none.
+    pub(super) fn adopt(&self, rules: Result<Rules, String>) {
+        *self.refused.borrow_mut() = match rules {
+            Ok(rules) => {
+                *self.rules.borrow_mut() = rules.into();
+                None
+            }
+            Err(why) => Some(why),
+        };
     }
 
     /// The wall clock, ms since 1970.
@@ -275,7 +302,12 @@ impl Shared {
         let last = self.last.borrow().as_ref().map_or_else(String::new, |last| {
             format!(", last: {} {}", last.action.as_deref().unwrap_or("?"), last.status)
         });
-        self.notifier.borrow_mut().status(format!("{}: {now}; {done} done{last}", self.queue));
+        let stale = if self.refused.borrow().is_some() {
+            "; BY AN OLD CATALOG, the new one was refused: see the journal"
+        } else {
+            ""
+        };
+        self.notifier.borrow_mut().status(format!("{}: {now}; {done} done{last}{stale}", self.queue));
     }
 
     /// A task's result is in Redis. It stays open in the ledger until the journal has its record, too: a lane that comes up
@@ -314,7 +346,7 @@ impl Shared {
             refusal: None,
             note: None,
             ran: None,
-            node: self.rules.catalog.node.clone(),
+            node: self.node.clone(),
             lane: self.lane(),
             unit: self.unit.clone(),
             invocation: self.invocation.clone(),

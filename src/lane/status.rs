@@ -64,7 +64,7 @@ impl Shared {
         let connected = self.desk.borrow().is_some();
         LaneStatus {
             lane: self.lane(),
-            node: self.rules.catalog.node.clone(),
+            node: self.node().clone(),
             pid: std::process::id(),
             invocation: self.invocation.as_deref().and_then(|id| id.parse().ok()),
             connected,

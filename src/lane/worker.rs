@@ -23,11 +23,15 @@ const STUCK: Duration = Duration::from_secs(20);
 /// How often the state of a command that a dead lane left running is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// How a lane reads its rules anew; says why not, in one sentence.
+pub type Reload = Box<dyn Fn() -> Result<Rules, String>>;
+
 /// What a lane is started with.
-#[derive(Debug)]
 pub struct Setup {
     /// Catalog, mode and keys.
     pub rules: Rules,
+    /// Where they come from when it is told to read them anew.
+    pub reload: Reload,
     /// The queue it serves.
     pub queue: QueueName,
     /// Where that is: `redis://`, `rediss://` or `redis-sentinel://`.
@@ -81,7 +85,7 @@ pub fn work(setup: Setup) -> Result<(), LaneError> {
 }
 
 async fn start(setup: Setup) -> Result<(), LaneError> {
-    let Setup { rules, queue, redis, how, slots, state_dir, runtime_dir } = setup;
+    let Setup { rules, reload, queue, redis, how, slots, state_dir, runtime_dir } = setup;
     rights(rules.lane, &rules.catalog).await?;
     let server = Server::new(&redis, &queue)?;
     // The ledger makes the directory, and is itself locked by SQLite; the lock says whose it is.
@@ -101,10 +105,10 @@ async fn start(setup: Setup) -> Result<(), LaneError> {
     if let Some(dir) = runtime_dir {
         spawn_local(keep(shared.clone(), dir));
     }
-    run(shared).await
+    run(shared, reload.into()).await
 }
 
-async fn run(shared: Rc<Shared>) -> Result<(), LaneError> {
+async fn run(shared: Rc<Shared>, reload: Rc<dyn Fn() -> Result<Rules, String>>) -> Result<(), LaneError> {
     let signals = |kind| signal(kind).map_err(system("catching signals"));
     let mut term = signals(SignalKind::terminate())?;
     let mut int = signals(SignalKind::interrupt())?;
@@ -121,8 +125,7 @@ async fn run(shared: Rc<Shared>) -> Result<(), LaneError> {
             _ = int.recv() => leave(&shared),
             _ = hup.recv() => {
                 shared.hear();
-                shared.rebuild.set(true);
-                shared.wake();
+                spawn_local(anew(shared.clone(), reload.clone()));
             }
             _ = usr1.recv() => shared.wake(),
             _ = usr2.recv() => {
@@ -187,6 +190,36 @@ async fn begin(shared: Rc<Shared>) {
         sleep(if since.elapsed() < Duration::from_secs(10) { LOOK } else { Duration::from_secs(1) }).await;
     }
     pipe(shared).await;
+}
+
+/// SIGHUP: the rules are read anew, and the pipe is built anew in any case. Rules that cannot be used change nothing but
+/// what the lane says of itself; what runs goes on by those it was begun with.
+async fn anew(shared: Rc<Shared>, reload: Rc<dyn Fn() -> Result<Rules, String>>) {
+    let read = match reload() {
+        Ok(rules) if rules.lane != shared.lane() || rules.catalog.node != *shared.node() => {
+            Err("it is another node's or another lane's now; restart the lane for that".to_owned())
+        }
+        Ok(rules) => {
+            rights(rules.lane, &rules.catalog).await.map(|()| rules).map_err(|error| error.to_string())
+        }
+        Err(why) => Err(why),
+    };
+    match read {
+        Ok(rules) => {
+            let said =
+                format!("catalog read anew: {} actions, {}", rules.catalog.actions.len(), rules.catalog.hash);
+            shared.adopt(Ok(rules));
+            shared.says.transition(false, said);
+        }
+        Err(why) => {
+            shared
+                .says
+                .transition(true, format!("the new catalog is refused, the old one stays in force: {why}"));
+            shared.adopt(Err(why));
+        }
+    }
+    shared.rebuild.set(true);
+    shared.wake();
 }
 
 fn leave(shared: &Rc<Shared>) {

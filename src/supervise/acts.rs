@@ -62,12 +62,12 @@ impl Core {
 
     /// A relaunch of one of our workers ended.
     pub(super) fn relaunched(&mut self, name: &WorkerName, end: Relaunch, log: Vec<String>, now: Moment) {
-        let degraded = self.degraded();
+        let (degraded, host) = (self.degraded(), self.host);
         let target = self.target(name);
         let Some(worker) = self.workers.get_mut(name) else { return };
         // Over the bus the look at the new run has arrived before this; through systemctl there is no other.
         if let Some(unit) = end.snapshot.filter(|_| end.break_glass) {
-            worker.seen = Observation::Unit(unit);
+            worker.take_in(Observation::Unit(unit), host, now);
         }
         let took = human(end.took);
         let mut ending = ending(&end.result);

@@ -14,6 +14,7 @@ use super::worker::Worker;
 use crate::detect::Vital;
 use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record, Recorder};
+use crate::judge::log::Happened;
 use crate::judge::{Action, Event, Host, Observation, Phase, WorkerState, classify, crowd, decide};
 use crate::peer::desk::Update;
 use crate::peer::wire::{DrillReport, Refusal, Verdict};
@@ -81,7 +82,7 @@ pub(super) struct Core {
 }
 
 /// A number that differs from name to name (FNV-1a), for the spread of retries.
-fn salt(name: &str) -> u64 {
+pub(super) fn salt(name: &str) -> u64 {
     name.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
@@ -104,8 +105,7 @@ impl Core {
             if let Some(worker) = self.workers.get_mut(&name)
                 && !worker.knows_better_than(seen)
             {
-                worker.seen = seen.clone();
-                worker.signs.look(seen);
+                worker.take_in(seen.clone(), self.host, now);
             }
             self.look(&name, now);
         }
@@ -131,6 +131,7 @@ impl Core {
             return;
         }
         let Some(worker) = self.workers.get_mut(&target.worker) else { return };
+        worker.note(Happened::read(sign, reading.clone()), self.host, now);
         let before = worker.signs.vitals();
         let (stuck, gap) = (worker.spec.stuck.as_ref(), worker.spec.delivery_gap.as_ref());
         worker.signs.take(sign, reading, stuck, gap, now);
@@ -183,16 +184,23 @@ impl Core {
 
     /// Feeds an event to the judge and carries out what it decides; true if that has changed the worker's state.
     fn decide(&mut self, name: &WorkerName, event: &Event, now: Moment) -> bool {
-        let crowd = crowd(self.workers.values().map(|worker| &worker.health));
+        let (crowd, host) = (crowd(self.workers.values().map(|worker| &worker.health)), self.host);
         let Some(worker) = self.workers.get_mut(name) else { return false };
+        worker.note_event(event, crowd, host, now);
         let terms = worker.terms(salt(name.as_str()), crowd);
         let (state, actions) = decide(&worker.state, event, terms, now);
         let changed = state != worker.state;
+        if changed {
+            worker.note_time(host, now);
+        }
         worker.state = state;
         if changed {
             self.save(name);
         }
         for action in actions {
+            if let (Action::Act(remedy), Some(worker)) = (action, self.workers.get_mut(name)) {
+                worker.note(Happened::Acted(remedy), host, now);
+            }
             match action {
                 Action::Act(Remedy::Relaunch) => self.relaunch(name, now),
                 Action::Act(remedy @ (Remedy::Nudge | Remedy::Repipe)) => self.gentle(name, remedy, now),
@@ -264,6 +272,9 @@ impl Core {
     pub(super) fn host(&mut self, host: Host, now: Moment) {
         if host == self.host {
             return;
+        }
+        for worker in self.workers.values_mut() {
+            worker.note(Happened::Host(host), self.host, now);
         }
         self.host = host;
         self.host_since = now;
@@ -349,7 +360,7 @@ impl Core {
         for (name, spec) in specs {
             let worker = match before.remove(&name) {
                 Some(mut worker) if worker.spec.unit == spec.unit => {
-                    worker.spec = spec;
+                    worker.adopt(spec);
                     worker
                 }
                 Some(_) | None => Worker::new(spec, WorkerState::default(), now),

@@ -123,6 +123,7 @@ impl Core {
         let lease = lease.clamp(LEASE.0, LEASE.1);
         let by = asker.to_string();
         let drill = Drill::new(order.class, by, lease, worker.invocation(), &worker.state, now);
+        worker.tape.rewind();
         worker.rehearsing =
             Some(Rehearsing { class: order.class, policy: Some(drill.policy(&worker.spec.policy)) });
         let unit = worker.spec.unit.clone();
@@ -383,6 +384,8 @@ impl Core {
         self.tell_drilled(&report);
         if let Some(worker) = self.workers.get_mut(name) {
             worker.rehearsing = None;
+            // What its judge was told meanwhile was judged by another policy than its own.
+            worker.tape.rewind();
             worker.rehearsed.insert(drill.class, kept);
         }
         self.publish(name, now);

@@ -14,6 +14,7 @@ mod power;
 mod report;
 mod run;
 mod say;
+mod tape;
 mod worker;
 
 use std::path::PathBuf;

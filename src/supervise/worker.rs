@@ -9,6 +9,7 @@ use super::acts::journal_of;
 use super::drill::Rehearsing;
 use super::drill::kept::Kept;
 use crate::fleet::Worker as Spec;
+use crate::judge::tape::Tape;
 use crate::judge::{
     ActiveState, Crowd, Death, Health, Observation, Phase, Pulse, Rungs, Signs, Terms, UnitSnapshot, Vitals,
     Wait, WorkerState,
@@ -49,6 +50,8 @@ pub(super) struct Worker {
     pub(super) rehearsing: Option<Rehearsing>,
     /// The last rehearsal of each class.
     pub(super) rehearsed: BTreeMap<FailureClass, Kept>,
+    /// What its judge was told lately.
+    pub(super) tape: Tape,
 }
 
 /// What a watcher is shown anew as soon as it changes.
@@ -92,6 +95,7 @@ impl Worker {
             gentle_remedy: Remedy::Nudge,
             rehearsing: None,
             rehearsed: BTreeMap::new(),
+            tape: Tape::default(),
         }
     }
 
@@ -263,7 +267,7 @@ impl Worker {
             human(policy.per)
         ));
         decided.push(format!("repair_by is {:?} in fleet.yaml", policy.repair_by).to_lowercase());
-        Explanation { report, observed, decided, log: Vec::new() }
+        Explanation { report, observed, decided, log: self.log(node, name) }
     }
 }
 

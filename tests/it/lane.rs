@@ -6,6 +6,7 @@ mod heritage;
 mod house;
 mod kills;
 mod record;
+mod reload;
 mod rig;
 mod secret;
 mod sentinel;

@@ -224,7 +224,10 @@ fn lanes_say_what_they_do() {
     let changes: Vec<_> = lanes().workers.iter().map(lane_change).collect();
     insta::assert_snapshot!("lane_changes", changes.join("\n"));
     let explained = |report| {
-        explanation(&Explanation { report, observed: Vec::new(), decided: Vec::new() }, Paint(false))
+        explanation(
+            &Explanation { report, observed: Vec::new(), decided: Vec::new(), log: Vec::new() },
+            Paint(false),
+        )
     };
     let workers = lanes().workers;
     let [_, lost, read, write] = <[_; 4]>::try_from(workers).unwrap();

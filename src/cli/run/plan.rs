@@ -37,6 +37,8 @@ pub(super) struct Checked {
     /// The lane that it goes to, which is not always that of its mode.
     pub lane: Mode,
     pub timeout: Duration,
+    /// Whether a person must approve it.
+    pub approval: bool,
 }
 
 impl Checked {
@@ -165,7 +167,14 @@ fn one(step: Step, node: &NodeName, catalog: &Catalog, read_routing: bool) -> Re
         Mode::Read if read_routing => Mode::Read,
         Mode::Read | Mode::Write => Mode::Write,
     };
-    Ok(Checked { node: node.clone(), action: name, params: step.params, lane, timeout: action.timeout })
+    Ok(Checked {
+        node: node.clone(),
+        action: name,
+        params: step.params,
+        lane,
+        timeout: action.timeout,
+        approval: action.approval,
+    })
 }
 
 /// Reads a plan: `{steps: [{node, action, params}]}`, YAML or JSON, and nothing besides.
