@@ -15,7 +15,7 @@ pub(crate) use emit::{Journal, Line};
 pub use event::{EXECUTED, Event, Priority, TRANSITION};
 pub(crate) use inside::Inside;
 pub use prove::{Evidence, Proof, ProofVerdict, Shows};
-pub use read::{ReadError, last_lines, persistent};
+pub use read::{ReadError, last_lines, last_mark, persistent};
 pub use record::{MAX_TEXT, Record, Recorder};
 pub(crate) use record::{Mail, Stamped, Stamper, wall_ms};
 pub use seek::prove;

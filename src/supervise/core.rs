@@ -11,7 +11,7 @@ use super::drill::{DrillDone, Drills};
 use super::lanes::LaneNews;
 use super::neighbours::Neighbour;
 use super::worker::Worker;
-use crate::detect::Vital;
+use crate::detect::{Look, Plan, Vital};
 use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record, Recorder};
 use crate::judge::log::Happened;
@@ -75,6 +75,10 @@ pub(super) struct Core {
     /// Changes of all nodes in view, for the local socket.
     pub(super) all: broadcast::Sender<Arc<Update>>,
     pub(super) units: watch::Sender<Vec<UnitName>>,
+    /// What the detectors look at.
+    pub(super) plan: watch::Sender<Plan>,
+    /// Another address of Redis than the fleet file's, with credentials.
+    pub(super) redis: Option<String>,
     /// Which of the workers are lanes.
     pub(super) lanes: watch::Sender<Vec<(WorkerName, Mode)>>,
     pub(super) done: mpsc::Sender<Done>,
@@ -353,6 +357,22 @@ impl Core {
             .min()
     }
 
+    /// What there is to look at: this node's workers, and of those that it watches what can be seen from here.
+    fn looks(&self) -> Plan {
+        let target = |node: &NodeName, worker: &WorkerName| Target { node: node.clone(), worker: worker.clone() };
+        let own = self.workers.iter().flat_map(|(name, worker)| {
+            let spec = &worker.spec;
+            Look::at(&target(&self.me, name), &spec.unit, spec.stuck.as_ref(), spec.delivery_gap.as_ref())
+        });
+        let outside = self.fleet.watched_by(&self.me).flat_map(|(node, known)| {
+            known.workers.iter().flat_map(move |(name, spec)| {
+                Look::from_outside(&target(node, name), spec.stuck.as_ref(), spec.delivery_gap.as_ref())
+            })
+        });
+        let looks = own.chain(outside).collect();
+        Plan { looks, redis: self.redis.clone().or_else(|| self.fleet.redis.clone()) }
+    }
+
     /// Adopts a fleet: new workers are looked at, removed ones are forgotten, the others keep their state.
     pub(super) fn adopt(&mut self, fleet: Arc<Fleet>, now: Moment) {
         let specs = fleet.nodes.get(&self.me).map(|node| node.workers.clone()).unwrap_or_default();
@@ -372,6 +392,7 @@ impl Core {
         self.units.send_replace(units.chain(self.drills.unit()).collect());
         let lane = |(name, worker): (&WorkerName, &Worker)| Some((name.clone(), worker.spec.lane?));
         self.lanes.send_replace(self.workers.iter().filter_map(lane).collect());
+        self.plan.send_replace(self.looks());
         for worker in self.workers.values() {
             self.systemd.look(&worker.spec.unit);
         }

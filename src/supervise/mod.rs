@@ -34,6 +34,8 @@ pub struct Setup {
     pub key: PathBuf,
     /// Where state and evidence are kept.
     pub state_dir: PathBuf,
+    /// Another address of Redis than the fleet file's, with a user and a password. Only detectors use it.
+    pub redis: Option<String>,
 }
 
 /// Why the supervisor cannot start.

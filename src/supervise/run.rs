@@ -15,7 +15,7 @@ use super::kernel;
 use super::lanes::{self, LaneNews};
 use super::worker::Worker;
 use super::{Setup, SuperviseError};
-use crate::detect::Vital;
+use crate::detect::{self, Plan, Vital};
 use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record, take_warnings};
 use crate::judge::{Host, WorkerState};
@@ -126,13 +126,15 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
     let (peers_tx, peers_rx) = mpsc::channel(INBOX);
     let (done_tx, done_rx) = mpsc::channel(INBOX);
     let (vitals_tx, vitals_rx) = mpsc::channel(INBOX);
-    let _ = &vitals_tx;
+    let (plan, plan_rx) = tokio::sync::watch::channel(Plan::default());
     let (fleet_tx, fleet_rx) = tokio::sync::watch::channel(fleet.clone());
     let (units, units_rx) = tokio::sync::watch::channel(Vec::new());
     let (lanes, lanes_rx) = tokio::sync::watch::channel(Vec::new());
     let (news_tx, news_rx) = mpsc::channel(INBOX);
     tokio::spawn(lanes::follow(me.clone(), lanes_rx, news_tx));
     let (own, all) = publishers();
+    let systemd = systemd::start(units_rx, systemd_tx);
+    detect::start(plan_rx, systemd.clone(), vitals_tx);
     let mut core = Core {
         me: me.clone(),
         fleet: fleet.clone(),
@@ -143,12 +145,14 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
         bus_lost: None,
         stale_config: None,
         published: (Vec::new(), now),
-        systemd: systemd::start(units_rx, systemd_tx),
+        systemd,
         store: evidence.store,
         recorder: evidence.recorder.clone(),
         own,
         all,
         units,
+        plan,
+        redis: setup.redis,
         lanes,
         done: done_tx,
         drills: Default::default(),
