@@ -346,11 +346,8 @@ impl Core {
             worker.state.gentle.clone_from(&under_way.drill.gentle);
             self.save(name);
         }
-        let lane = self.workers.get(name).and_then(|worker| worker.spec.lane);
-        match lane.filter(|_| passed) {
-            Some(lane) => self.send_canary(name, lane),
-            None => self.conclude(name, None, now),
-        }
+        let lane = self.workers.get(name).is_some_and(|worker| worker.spec.lane.is_some());
+        if lane && passed { self.send_canary(name) } else { self.conclude(name, None, now) }
     }
 
     /// The end: it is recorded, kept, shown and answered.
@@ -359,6 +356,20 @@ impl Core {
         self.save_lease();
         let UnderWay { drill, evidence, began, found, well, reply, .. } = under_way;
         let Stage::Over { end, well: is_well } = drill.stage else { return };
+        if let End::NotBroken(why) = &end {
+            // Nothing was shown, so nothing is kept of it; what was begun of it is undone.
+            let text = format!("no rehearsal of {} with {}: {why}", drill.class, self.target(name));
+            let record = Record::local(Kind::Refused, Priority::Notice, self.target(name), text.clone());
+            self.recorder.record(Record { by: drill.by, verb: Some("drill"), ..record });
+            if let Some(worker) = self.workers.get_mut(name) {
+                worker.rehearsing = None;
+            }
+            self.publish(name, now);
+            if let Some(reply) = reply {
+                let _ = reply.send(refused(RefusalCode::NotNow, text));
+            }
+            return;
+        }
         let us = |from: Instant, to: Instant| u64::try_from((to - from).as_micros()).unwrap_or(u64::MAX);
         let passed = end == End::Passed && canary.is_none();
         let why = match (&canary, is_well) {

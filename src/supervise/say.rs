@@ -138,9 +138,11 @@ impl Core {
         if kind == Kind::Acted && say != Say::Recovered {
             worker.last_act = Some((now, text.clone()));
         }
-        let (kind, priority, text) = match kind {
-            Kind::Alert if rehearsed => (Kind::Observed, Priority::Notice, format!("{text} (a rehearsal)")),
-            kind => (kind, priority, text),
+        // Nobody is woken for what was done on purpose.
+        let (kind, priority, text) = if rehearsed && kind == Kind::Alert {
+            (Kind::Observed, Priority::Notice, format!("{text} (a rehearsal)"))
+        } else {
+            (kind, priority, text)
         };
         self.recorder.record(Record::local(kind, priority, target, text));
     }

@@ -6,7 +6,7 @@ use crate::harness::{Lab, service, wait};
 use crate::scene::{SECOND, all_along, house};
 
 /// One rehearsal, as its reply in JSON.
-fn drill(lab: &Lab, at: &str, what: &str) -> (i32, Value) {
+pub(crate) fn drill(lab: &Lab, at: &str, what: &str) -> (i32, Value) {
     let output = lab.try_sh(at, &format!("keyholder drill {what} --json"));
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let verdict = said.lines().next().unwrap_or_default();
@@ -16,11 +16,11 @@ fn drill(lab: &Lab, at: &str, what: &str) -> (i32, Value) {
     (output.status.code().expect("an exit code"), verdict)
 }
 
-fn drilled(verdict: &Value) -> &Value {
+pub(crate) fn drilled(verdict: &Value) -> &Value {
     &verdict["outcome"]["drilled"]
 }
 
-fn refused(verdict: &Value) -> &str {
+pub(crate) fn refused(verdict: &Value) -> &str {
     verdict["refused"]["code"].as_str().unwrap_or_else(|| panic!("no refusal: {verdict}"))
 }
 

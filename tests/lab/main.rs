@@ -17,6 +17,7 @@ mod degraded;
 mod demo;
 mod detectors;
 mod door;
+mod drilledlanes;
 mod drills;
 mod harness;
 mod lanecases;
