@@ -172,9 +172,10 @@ fn hash(what: &impl std::hash::Hash) -> u64 {
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> Reading {
-    match error.kind() {
-        ErrorKind::NotFound => Reading::Silent(format!("{} is missing", path.display())),
-        _ => Reading::Failed(format!("{} cannot be looked at: {error}", path.display())),
+    if error.kind() == ErrorKind::NotFound {
+        Reading::Silent(format!("{} is missing", path.display()))
+    } else {
+        Reading::Failed(format!("{} cannot be looked at: {error}", path.display()))
     }
 }
 

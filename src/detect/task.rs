@@ -288,6 +288,3 @@ async fn last_lines(units: Vec<(usize, UnitName)>) -> Vec<(usize, Reading)> {
     }
     readings
 }
-
-#[cfg(test)]
-mod tests;

@@ -34,7 +34,9 @@ pub(crate) fn house(name: &'static str, nodes: &[&'static str], units: Units, wo
             let _ = writeln!(script, "systemctl --quiet {verb} {unit}");
         }
     }
-    let _ = writeln!(script, "systemctl start {}", run.join(" "));
+    if !run.is_empty() {
+        let _ = writeln!(script, "systemctl start {}", run.join(" "));
+    }
     lab.sh("mars", &script);
     lab.install();
     let watchers = &nodes[1..];
