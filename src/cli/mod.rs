@@ -18,6 +18,7 @@ pub mod key;
 pub mod lane;
 pub mod man;
 pub mod power;
+pub mod matrix;
 pub mod prove;
 pub mod queue;
 pub mod relaunch;
@@ -63,6 +64,7 @@ pub enum Command {
     Release(release::ReleaseArgs),
     Drill(drill::DrillArgs),
     Explain(explain::ExplainArgs),
+    Matrix(matrix::MatrixArgs),
     Audit(audit::AuditArgs),
     Run(run::RunArgs),
     Prove(prove::ProveArgs),
@@ -94,6 +96,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Release(args) => release::run(args),
         Command::Drill(args) => drill::run(args),
         Command::Explain(args) => explain::run(args),
+        Command::Matrix(args) => matrix::run(args),
         Command::Audit(args) => audit::run(args),
         Command::Run(args) => run::run(args),
         Command::Prove(args) => prove::run(args),

@@ -7,6 +7,7 @@
 mod care;
 mod leaf;
 mod load;
+pub mod matrix;
 mod model;
 mod raw;
 mod redis;

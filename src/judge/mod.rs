@@ -24,4 +24,6 @@ pub use state::{Action, Ending, Episode, Event, Hold, Phase, Say, Wait, WorkerSt
 pub use vitals::{Pulse, Reading, Sign, Signs, Track, Vitals};
 
 #[cfg(test)]
+mod false_alarms;
+#[cfg(test)]
 mod properties;

@@ -119,6 +119,8 @@ pub(super) async fn run(order: Order<'_>) -> io::Result<(Ran, Option<Beyond>)> {
     }
     // Whoever closed the pipe and stayed.
     left_behind |= !beyond && signal(group, Signal::SIGKILL);
+    // sudo itself can be killed, what it runs as root cannot: that goes on without it.
+    beyond |= timed_out && !gone(group, DRAIN).await;
     let ran = Ran {
         exit_code: status.and_then(|status| status.code()),
         signal: status.and_then(|status| status.signal()),
@@ -140,14 +142,33 @@ pub(super) struct Beyond {
 }
 
 impl Beyond {
-    /// Waits for its end at most so long, after another attempt to kill it. True if it has ended.
+    /// Waits for its end at most so long, after another attempt to kill it. True if it and all that it has started have ended.
     ///
     /// # Cancel safety
     /// Safe.
     pub(super) async fn ends(&mut self, within: Duration) -> bool {
         signal(self.group, Signal::SIGKILL);
-        tokio::time::timeout(within, self.child.wait()).await.is_ok()
+        tokio::time::timeout(within, async {
+            // What is not waited for stays in the group as what is left of it.
+            let _ = self.child.wait().await;
+            while !gone(self.group, within).await {}
+        })
+        .await
+        .is_ok()
     }
+}
+
+/// Whether nothing of the group is left, looked for at most so long.
+async fn gone(group: Option<Pid>, within: Duration) -> bool {
+    const LOOK: Duration = Duration::from_millis(20);
+    let until = Instant::now() + within;
+    while group.is_some_and(|group| !matches!(killpg(group, None), Err(Errno::ESRCH))) {
+        if Instant::now() >= until {
+            return false;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    true
 }
 
 /// Signals the whole group. True if there was one left.

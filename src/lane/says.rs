@@ -143,6 +143,11 @@ impl Says {
         self.catch_up();
     }
 
+    /// What the lane answers to somebody's own doing, however much it has said in this minute.
+    pub(super) fn reply(&self, warning: bool, text: String) {
+        self.post(Line { warning, text, task: None, gap: None });
+    }
+
     /// Says what was kept, once the minute is over: the present state is never left unsaid for long.
     pub(super) fn catch_up(&self) {
         let now = Instant::now();

@@ -209,12 +209,10 @@ async fn anew(shared: Rc<Shared>, reload: Rc<dyn Fn() -> Result<Rules, String>>)
             let said =
                 format!("catalog read anew: {} actions, {}", rules.catalog.actions.len(), rules.catalog.hash);
             shared.adopt(Ok(rules));
-            shared.says.transition(false, said);
+            shared.says.reply(false, said);
         }
         Err(why) => {
-            shared
-                .says
-                .transition(true, format!("the new catalog is refused, the old one stays in force: {why}"));
+            shared.says.reply(true, format!("the new catalog is refused, the old one stays in force: {why}"));
             shared.adopt(Err(why));
         }
     }

@@ -14,6 +14,8 @@ use super::place::Place;
 /// How long one look may take, connecting included. Sooner than a lane's deadline: nobody waits for it but detectors, and
 /// what they do not know does no harm.
 const DEADLINE: Duration = Duration::from_secs(2);
+/// How often sentinels are asked whether another is the master by now.
+const STILL_MASTER: Duration = Duration::from_secs(5);
 /// How many keys are looked at in one go: a script is in everybody's way while it runs, some microseconds per key.
 const AT_ONCE: usize = 200;
 /// How many arguments a key has in [`LOOK`].
@@ -123,6 +125,8 @@ pub struct Eyes {
     place: Place,
     /// With the address of the server that was connected to.
     conn: Option<(MultiplexedConnection, String)>,
+    /// When sentinels were last asked whether it is still the master.
+    asked: Instant,
     backoff: Backoff,
     /// Until when nothing is tried, and what was wrong.
     wrong: Option<(Instant, String)>,
@@ -134,7 +138,8 @@ impl Eyes {
     /// # Errors
     /// [`QueueError::Url`].
     pub fn new(url: &str) -> Result<Self, QueueError> {
-        Ok(Self { place: Place::parse(url)?, conn: None, backoff: Backoff::default(), wrong: None })
+        let place = Place::parse(url)?;
+        Ok(Self { place, conn: None, asked: Instant::now(), backoff: Backoff::default(), wrong: None })
     }
 
     /// Answers every question, in their order. Connects if need be, at most once in a while.
@@ -174,7 +179,13 @@ impl Eyes {
             // It may be looked at nevertheless.
             Err(
                 error @ (QueueError::Denied { .. } | QueueError::Full { .. } | QueueError::ReadOnly { .. }),
-            ) => Err(format!("Redis at {}: {}", self.at(), error.why())),
+            ) => {
+                // Of a replica that was the master a moment ago there is a better one.
+                if matches!(error, QueueError::ReadOnly { .. }) {
+                    self.conn = None;
+                }
+                Err(format!("Redis at {}: {}", self.at(), error.why()))
+            }
             Err(error) => Err(self.fail(&error.why())),
         }
     }
@@ -193,7 +204,19 @@ impl Eyes {
         {
             return Err(why.clone());
         }
-        let asked = timeout(DEADLINE, asked(&self.place, &mut self.conn, cmd)).await;
+        let all = async {
+            // A master that was cut off goes on answering, and in its queues nothing moves any more.
+            if let Some((_, at)) = &self.conn
+                && self.asked.elapsed() >= STILL_MASTER
+            {
+                self.asked = Instant::now();
+                if self.place.elsewhere(at).await.is_some() {
+                    self.conn = None;
+                }
+            }
+            asked(&self.place, &mut self.conn, cmd).await
+        };
+        let asked = timeout(DEADLINE, all).await;
         let asked = asked.unwrap_or_else(|_| {
             let at = self.conn.as_ref().map_or_else(|| self.place.shown(), |(_, at)| mask(at));
             Err(QueueError::Late { url: at, deadline: DEADLINE })

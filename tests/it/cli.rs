@@ -5,6 +5,7 @@
 mod failures;
 pub(crate) mod fake;
 mod help;
+mod matrix;
 mod orders;
 mod status;
 mod watching;

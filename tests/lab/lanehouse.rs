@@ -20,6 +20,11 @@ const MORE: &str = r#"
     mode: read
     description: does nothing, so that nothing but the way is measured
     argv: [/usr/bin/true]
+  lab.stubborn:
+    mode: write
+    description: is root's, so that the lane cannot end it, and does not listen
+    argv: [/usr/bin/sudo, -n, --, /usr/local/sbin/stubborn]
+    timeout: 1s
 "#;
 
 /// Boots `mars` and `ai-core` with both lanes each, reads routed to the write lane. `more` goes into the workers `write` of
@@ -40,7 +45,12 @@ pub(crate) fn house(name: &'static str, more: &str) -> Lab {
         lab.write(node, "/root/catalogs/catalog_ai-core.yaml", &shipped("ai-core"));
     }
     lab.write("mars", "/usr/local/bin/gate", "#!/bin/sh\nread -r _ </run/gate\n");
-    lab.sh("mars", "chmod 755 /usr/local/bin/gate; mkfifo -m 666 /run/gate");
+    lab.write(
+        "mars",
+        "/usr/local/sbin/stubborn",
+        "#!/bin/sh\ntrap '' TERM\nuntil [ -e /run/let-go ]; do sleep 0.1; done\n",
+    );
+    lab.sh("mars", "chmod 755 /usr/local/bin/gate /usr/local/sbin/stubborn; mkfifo -m 666 /run/gate");
     let lanes = "write: { lane: write }\nread: { lane: read }";
     let mars = format!("write: {{ lane: write{more} }}\nread: {{ lane: read }}");
     let fleet = lab

@@ -22,6 +22,7 @@ mod drills;
 mod harness;
 mod lanecases;
 mod lanehouse;
+mod laneroot;
 mod lanes;
 mod network;
 mod orders;

@@ -11,6 +11,7 @@ fn help_of_everything_that_is_ours() {
         "hold",
         "release",
         "explain",
+        "matrix",
         "audit",
         "run",
         "prove",
