@@ -11,6 +11,7 @@ pub mod catalog;
 pub mod check;
 pub mod completions;
 pub mod doctor;
+pub mod drill;
 pub mod events;
 pub mod explain;
 pub mod gentle;
@@ -63,6 +64,7 @@ pub enum Command {
     Power(power::PowerArgs),
     Hold(hold::HoldArgs),
     Release(release::ReleaseArgs),
+    Drill(drill::DrillArgs),
     Explain(explain::ExplainArgs),
     Matrix(matrix::MatrixArgs),
     Audit(audit::AuditArgs),
@@ -96,6 +98,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Power(args) => power::run(args),
         Command::Hold(args) => hold::run(args),
         Command::Release(args) => release::run(args),
+        Command::Drill(args) => drill::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Matrix(args) => matrix::run(args),
         Command::Audit(args) => audit::run(args),

@@ -169,6 +169,30 @@ impl PeerHandle {
         }
     }
 
+    /// The run of the peer's supervisor that there is a connection to.
+    pub fn run(&self) -> Option<BootNonce> {
+        let link = self.link.borrow();
+        link.as_ref().filter(|link| !link.is_closed()).map(|link| link.server().boot_nonce)
+    }
+
+    /// Waits until the connection to this run of the peer's supervisor has ended.
+    pub async fn gone(&self, run: BootNonce) {
+        let ended = |link: &Option<Link>| link.as_ref().is_none_or(|link| link.server().boot_nonce != run);
+        // If nobody follows it any more it is gone, too.
+        let _ = self.link.clone().wait_for(ended).await;
+    }
+
+    /// Waits for a connection to another run of the peer's supervisor than `before`. `None` if nobody follows it any more.
+    pub async fn another_run(&self, before: BootNonce) -> Option<BootNonce> {
+        self.wanted.notify_one();
+        let another = |link: &Option<Link>| {
+            link.as_ref().is_some_and(|link| !link.is_closed() && link.server().boot_nonce != before)
+        };
+        let mut link = self.link.clone();
+        let link = link.wait_for(another).await.ok()?;
+        link.as_ref().map(|link| link.server().boot_nonce)
+    }
+
     /// A connection that is up; asks for one if there is none. `None` if the follower has ended.
     async fn live(&self) -> Option<Link> {
         let up = |link: &Option<Link>| link.as_ref().is_some_and(|link| !link.is_closed());

@@ -197,7 +197,8 @@ pub struct GentleOrder {
 pub struct DrillOrder {
     /// How it is to fall.
     pub class: FailureClass,
-    /// After how many milliseconds the node restores the worker by itself if nobody else has.
+    /// After how many milliseconds the node restores the worker by itself if nobody else has. 0: as long as its
+    /// detector and its remedies may take.
     pub lease_ms: u64,
     /// Also a worker that is `critical`.
     #[serde(default)]

@@ -92,6 +92,23 @@ fn the_newest_state_of_each_worker_comes_back_and_says_from_which_boot() {
 }
 
 #[test]
+fn rehearsals_are_kept_beside_the_workers_also_in_a_file_of_an_earlier_version() {
+    let dir = TempDir::new().unwrap();
+    let first = open(settings(dir.path()));
+    save(&first, "dead", "a worker");
+    close(first, dir.path());
+    rusqlite::Connection::open(dir.path().join(FILE)).unwrap().execute("DROP TABLE rehearsal", []).unwrap();
+
+    let second = open(settings(dir.path()));
+    assert!(second.loaded.rehearsals.is_empty());
+    second.store.save_rehearsal("dead", "a rehearsal".to_owned());
+    close(second, dir.path());
+    let third = open(settings(dir.path()));
+    assert_eq!(third.loaded.workers[&"dead".parse().unwrap()].json, "a worker");
+    assert_eq!(third.loaded.rehearsals["dead"].json, "a rehearsal");
+}
+
+#[test]
 fn directory_and_file_are_for_root_alone() {
     let dir = TempDir::new().unwrap();
     let state = dir.path().join("deep/state");

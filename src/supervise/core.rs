@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
+use super::drill::{DrillDone, Drills};
 use super::lanes::LaneNews;
 use super::neighbours::Neighbour;
 use super::worker::Worker;
@@ -16,7 +17,7 @@ use crate::journal::{Event as Kind, Priority, Record, Recorder};
 use crate::judge::log::Happened;
 use crate::judge::{Action, Event, Host, Observation, Phase, WorkerState, classify, crowd, decide};
 use crate::peer::desk::Update;
-use crate::peer::wire::Verdict;
+use crate::peer::wire::{DrillReport, Refusal, Verdict};
 use crate::store::StoreHandle;
 use crate::systemd::{Relaunch, Systemd};
 use crate::vocabulary::{Mode, Moment, NodeName, Remedy, Target, UnitName, WorkerName};
@@ -38,6 +39,12 @@ pub(super) enum Done {
     Errand { target: Target, verdict: Box<Result<Verdict, String>> },
     /// A nudge or repipe of a worker of this node.
     Gentle { worker: WorkerName, remedy: Remedy, result: Result<(), String>, took: Duration },
+    /// A step of a rehearsal with a worker of this node.
+    Drill { worker: WorkerName, ended: Box<DrillDone> },
+    /// The rehearsal with a neighbour's supervisor.
+    DrillNode { node: NodeName, came: Box<Result<DrillReport, Refusal>>, reply: oneshot::Sender<Verdict> },
+    /// This supervisor was to be killed and is not; why.
+    Alive(String),
     /// The `power` command of a neighbour.
     Power {
         node: NodeName,
@@ -77,6 +84,7 @@ pub(super) struct Core {
     /// Which of the workers are lanes.
     pub(super) lanes: watch::Sender<Vec<(WorkerName, Mode)>>,
     pub(super) done: mpsc::Sender<Done>,
+    pub(super) drills: Drills,
 }
 
 /// A number that differs from name to name (FNV-1a), for the spread of retries.
@@ -144,6 +152,8 @@ impl Core {
         let host = self.host;
         let Some(worker) = self.workers.get_mut(name) else { return };
         worker.health = classify(&worker.seen, &worker.signs.vitals(), host);
+        self.inherit(name, now);
+        let Some(worker) = self.workers.get_mut(name) else { return };
         let event = Event::Seen { health: worker.health.clone(), invocation: worker.invocation() };
         let shown = worker.shown(now);
         // Also a new run or another reason within the same class: a watcher's order is about the run it was shown.
@@ -160,6 +170,7 @@ impl Core {
         if self.decide(name, &event, now) || news {
             self.publish(name, now);
         }
+        self.cue_seen(name, now);
     }
 
     /// Judges every worker anew, after the host's own state changed.
@@ -217,7 +228,7 @@ impl Core {
         self.workers.values().any(|worker| matches!(worker.state.phase, Phase::Repairing { .. }))
     }
 
-    fn save(&self, name: &WorkerName) {
+    pub(super) fn save(&self, name: &WorkerName) {
         let Some(worker) = self.workers.get(name) else { return };
         match serde_json::to_string(&worker.state) {
             Ok(json) => self.store.save_worker(name, json),
@@ -328,7 +339,7 @@ impl Core {
         let due: Vec<WorkerName> = self
             .workers
             .iter()
-            .filter(|(_, worker)| worker.state.wake(&worker.spec.policy).is_some_and(|at| at <= now))
+            .filter(|(_, worker)| worker.state.wake(worker.policy()).is_some_and(|at| at <= now))
             .map(|(name, _)| name.clone())
             .collect();
         for name in due {
@@ -339,14 +350,16 @@ impl Core {
         if now.since(*at) >= DEGRADED_AGAIN && self.degraded() != *told {
             self.publish_node(now);
         }
+        let drill = self.drill_due(now);
         let errands = self.errands(now);
         let returns = self.await_return(now);
         let blackouts = self.blackouts(now);
         self.workers
             .values()
-            .filter_map(|worker| worker.state.wake(&worker.spec.policy))
+            .filter_map(|worker| worker.state.wake(worker.policy()))
             .filter(|at| *at > now)
             .chain(errands)
+            .chain(drill)
             .chain(returns)
             .chain(blackouts)
             .min()
@@ -386,7 +399,8 @@ impl Core {
             self.workers.insert(name, worker);
         }
         self.fleet = fleet;
-        self.units.send_replace(self.workers.values().map(|worker| worker.spec.unit.clone()).collect());
+        let units = self.workers.values().map(|worker| worker.spec.unit.clone());
+        self.units.send_replace(units.chain(self.drills.unit()).collect());
         let lane = |(name, worker): (&WorkerName, &Worker)| Some((name.clone(), worker.spec.lane?));
         self.lanes.send_replace(self.workers.iter().filter_map(lane).collect());
         self.plan.send_replace(self.looks());

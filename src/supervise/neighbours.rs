@@ -349,6 +349,11 @@ impl Neighbour {
         self.since = now;
     }
 
+    /// The worker of it that is broken on purpose at the moment, if one is.
+    pub(super) fn rehearsed_now(&self) -> Option<&WorkerReport> {
+        self.workers.values().map(|seen| &seen.report).find(|report| report.drill.is_some())
+    }
+
     pub(super) fn since(&self) -> Moment {
         self.since
     }

@@ -12,7 +12,8 @@ impl Core {
     pub(super) fn record_class(&self, name: &WorkerName, before: Class, now: Moment) {
         let Some(worker) = self.workers.get(name) else { return };
         let report = worker.report(&self.me, name, now);
-        let critical = worker.spec.blast_radius == BlastRadius::Critical;
+        // Nobody is woken for what was done on purpose.
+        let critical = worker.spec.blast_radius == BlastRadius::Critical && !worker.is_rehearsed();
         let (kind, priority) = match report.class {
             Class::Dead | Class::Stuck | Class::DeliveryGap if critical => (Kind::Alert, Priority::Error),
             Class::Dead | Class::Stuck | Class::DeliveryGap | Class::Unknown => {
@@ -33,6 +34,11 @@ impl Core {
     pub(super) fn say(&mut self, name: &WorkerName, say: Say, now: Moment) {
         let target = self.target(name);
         let Some(worker) = self.workers.get_mut(name) else { return };
+        let rehearsed = worker.is_rehearsed();
+        // Nobody has to declare what was done on purpose.
+        if rehearsed && matches!(say, Say::UndeclaredStop(_)) {
+            return;
+        }
         let loud = worker.spec.blast_radius != BlastRadius::Auxiliary;
         let unit = &worker.spec.unit;
         let act = if loud { Priority::Notice } else { Priority::Info };
@@ -134,6 +140,12 @@ impl Core {
         if kind == Kind::Acted && say != Say::Recovered {
             worker.last_act = Some((now, text.clone()));
         }
+        // Nobody is woken for what was done on purpose.
+        let (kind, priority, text) = if rehearsed && kind == Kind::Alert {
+            (Kind::Observed, Priority::Notice, format!("{text} (a rehearsal)"))
+        } else {
+            (kind, priority, text)
+        };
         self.recorder.record(Record::local(kind, priority, target, text));
     }
 }

@@ -268,7 +268,12 @@ impl Systemd {
 
     /// Stops a watched unit and waits until it is down, at most `timeout`. For rehearsals.
     pub async fn stop(&self, unit: &UnitName, timeout: Duration) -> Result<(), ActError> {
-        self.act(unit, Deed::Stop, timeout).await.map(drop)
+        self.act(unit, Deed::Stop { other: false }, timeout).await.map(drop)
+    }
+
+    /// The same for a unit that need not be watched: a worker's receive pipe, our own.
+    pub async fn stop_other(&self, unit: &UnitName, timeout: Duration) -> Result<(), ActError> {
+        self.act(unit, Deed::Stop { other: true }, timeout).await.map(drop)
     }
 
     /// Restarts a unit that need not be watched (a worker's receive pipe), its start counter cleared, and waits until it

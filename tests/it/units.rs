@@ -329,3 +329,30 @@ fn the_alert_hook_runs_outside_root_and_not_for_ever() {
     };
     assert!(verdict.status.success(), "{}", String::from_utf8_lossy(&verdict.stdout));
 }
+
+/// A rehearsal breaks something on purpose: it is asked for each night, never of a critical worker, and what was refused is
+/// no failure. The one who asks needs nothing but the supervisor's socket.
+#[test]
+fn the_nightly_rehearsal_is_spread_and_asks_the_supervisor_only() {
+    demands(
+        "keyholder-drill.timer",
+        &[
+            ("Timer.RandomizedDelaySec", "3h"),
+            ("Timer.Persistent", "no"),
+            ("Install.WantedBy", "timers.target"),
+        ],
+    );
+    demands(
+        "keyholder-drill.service",
+        &[
+            ("Service.Type", "oneshot"),
+            ("Service.SuccessExitStatus", "5"),
+            ("Service.CapabilityBoundingSet", ""),
+            ("Service.RestrictAddressFamilies", "AF_UNIX"),
+            ("Service.SystemCallFilter", "@system-service"),
+        ],
+    );
+    let unit = read("keyholder-drill.service");
+    let command = commands(&unit).next().unwrap();
+    assert!(command.contains(" drill --stalest") && !command.contains("--yes"), "{command}");
+}

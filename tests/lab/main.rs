@@ -18,6 +18,8 @@ mod degraded;
 mod demo;
 mod detectors;
 mod door;
+mod drilledlanes;
+mod drills;
 mod harness;
 mod lanecases;
 mod lanehouse;

@@ -2,6 +2,7 @@
 //! same, and everything that came from outside is made printable on its way.
 
 mod audit;
+mod drill;
 mod event;
 mod explain;
 mod fleet;
@@ -15,6 +16,7 @@ mod tests;
 use std::time::Duration;
 
 pub use audit::audit;
+pub use drill::{Rehearsed, drilled, rehearsals};
 pub(super) use event::tone;
 pub use event::{event, missed};
 pub use explain::explanation;
