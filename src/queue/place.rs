@@ -193,7 +193,8 @@ impl Sentinels {
 
     /// One sentinel is asked, because this is asked every few seconds; another one the next time if it does not know.
     async fn elsewhere(&self, url: &str) -> Option<String> {
-        let node = self.nodes.get(self.first.load(std::sync::atomic::Ordering::Relaxed)).map_or("", String::as_str);
+        let node =
+            self.nodes.get(self.first.load(std::sync::atomic::Ordering::Relaxed)).map_or("", String::as_str);
         let Ok(Some((host, port))) = within(self.ask(node)).await else {
             self.next();
             return None;

@@ -346,7 +346,8 @@ impl Core {
 
     /// What there is to look at: this node's workers, and of those that it watches what can be seen from here.
     fn looks(&self) -> Plan {
-        let target = |node: &NodeName, worker: &WorkerName| Target { node: node.clone(), worker: worker.clone() };
+        let target =
+            |node: &NodeName, worker: &WorkerName| Target { node: node.clone(), worker: worker.clone() };
         let own = self.workers.iter().flat_map(|(name, worker)| {
             let spec = &worker.spec;
             Look::at(&target(&self.me, name), &spec.unit, spec.stuck.as_ref(), spec.delivery_gap.as_ref())

@@ -61,7 +61,12 @@ fn each_way_to_be_of_no_use_is_found_and_gets_its_own_remedy_and_nobody_else_is_
         dies: { unit: dies.service, stuck: { heartbeat: { file: /run/dies.beat, older_than: 2s }, nudge: { signal: SIGUSR1 } } }
         well: { unit: well.service, stuck: { heartbeat: { file: /run/well.beat, older_than: 2s }, nudge: { signal: SIGUSR1 } } }
         inbox: { unit: inbox.service, delivery_gap: { backlog: { queue: \"agent:inbox\", not_draining_for: 4s }, repipe: { restart: tunnel.service } } }";
-    let lab = house("stuck", &["mars", "ai-core", "venus"], &units, "sleeper: { unit: sleeper.service, repair_by: nobody }");
+    let lab = house(
+        "stuck",
+        &["mars", "ai-core", "venus"],
+        &units,
+        "sleeper: { unit: sleeper.service, repair_by: nobody }",
+    );
     lab.sh(
         "ai-core",
         "printf '%s\\n' 'bind 0.0.0.0' 'protected-mode no' 'save \"\"' >>/etc/redis/redis.conf; systemctl start redis-server",
@@ -73,14 +78,18 @@ fn each_way_to_be_of_no_use_is_found_and_gets_its_own_remedy_and_nobody_else_is_
     lab.sh("mars", "systemctl start hangs stops dies well inbox tunnel");
     let fleet = lab
         .sh("mars", "cat /etc/keyholder/fleet.yaml")
-        .replace("      sleeper: { unit: sleeper.service, repair_by: nobody }\n", &workers.replace("        ", "      "))
+        .replace(
+            "      sleeper: { unit: sleeper.service, repair_by: nobody }\n",
+            &workers.replace("        ", "      "),
+        )
         .replace("verbs: [status,", "verbs: [nudge, repipe, status,")
         .replace("version: 1\n", "version: 1\nredis: { url: \"redis://192.0.2.40:6379\" }\n");
     lab.deploy(&fleet);
     for worker in ["hangs", "stops", "dies", "well", "inbox"] {
         is(&lab, "venus", worker, "healthy");
     }
-    let runs: Vec<String> = ["hangs", "well", "inbox"].map(|unit| lab.run_of(&format!("{unit}.service"))).into();
+    let runs: Vec<String> =
+        ["hangs", "well", "inbox"].map(|unit| lab.run_of(&format!("{unit}.service"))).into();
 
     // A loop that hangs in a process that lives: the nudge wakes it, and it is the same run.
     lab.sh("mars", ": >/run/hangs.hang");
@@ -117,7 +126,8 @@ fn each_way_to_be_of_no_use_is_found_and_gets_its_own_remedy_and_nobody_else_is_
     assert!(told.len() == 1 && told[0].starts_with("repipe: restart of tunnel.service"), "{told:?}");
 
     // Nobody else was touched, and the watchers had nothing to do.
-    let after: Vec<String> = ["hangs", "well", "inbox"].map(|unit| lab.run_of(&format!("{unit}.service"))).into();
+    let after: Vec<String> =
+        ["hangs", "well", "inbox"].map(|unit| lab.run_of(&format!("{unit}.service"))).into();
     assert_eq!(after, runs);
     assert_eq!(acts(&lab, "well"), Vec::<String>::new());
     for watcher in ["ai-core", "venus"] {
