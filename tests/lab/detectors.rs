@@ -32,7 +32,10 @@ fn commands_run_as_units_with_limits_and_gentle_acts_touch_what_they_name() {
     lab.sh("mars", "systemctl daemon-reload && systemctl start agent beating pipe");
     let itself = std::env::current_exe().expect("a path");
     lab.lab(&["cp", itself.to_str().expect("a plain path"), "mars:/root/inside"]);
-    lab.sh("mars", "/root/inside --exact detectors::inside --ignored --nocapture");
+    // With the rights of the supervisor: uid 0 and no capability.
+    let bare = "systemd-run --quiet --wait --pipe -p CapabilityBoundingSet= -p NoNewPrivileges=yes /root/inside --exact \
+        detectors::inside --ignored --nocapture";
+    lab.sh("mars", bare);
 
     let private = "touch /tmp/beat && systemd-run --quiet --wait --pipe -p PrivateTmp=yes /root/inside --exact \
         detectors::inside_a_private_tmp --ignored --nocapture";
