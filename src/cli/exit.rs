@@ -62,7 +62,7 @@ impl Exit {
             Self::Failed => "it was tried and did not succeed",
             Self::Usage => "the command line is wrong",
             Self::NotHealthy => {
-                "something is dead, unknown or unreachable, a check of doctor failed, or nothing could be proved"
+                "something is dead, unknown or unreachable, a check of doctor or matrix --strict failed, or nothing could be proved"
             }
             Self::NoSuch => "no such node or worker",
             Self::Refused => "refused, and nothing was touched; the text names the way out",

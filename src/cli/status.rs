@@ -25,7 +25,7 @@ pub struct StatusArgs {
     /// One node, or one worker of it [default: the whole fleet]
     #[arg(value_name = "NODE[/WORKER]")]
     pub subject: Option<Subject>,
-    /// Keep it on the screen as it changes; into a pipe, one line per change
+    /// Keep it on a screen as it changes, with keys (? shows them); into a pipe, one line per change
     #[arg(long, short)]
     pub watch: bool,
     /// Print the supervisor's answer as one line of JSON; with --watch one such line per change

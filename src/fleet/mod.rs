@@ -7,9 +7,11 @@
 mod care;
 mod leaf;
 mod load;
+pub mod matrix;
 mod model;
 mod raw;
 mod redis;
+mod rehearse;
 mod validate;
 mod watch;
 mod whoami;

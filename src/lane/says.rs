@@ -19,6 +19,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use super::result::TaskResult;
 use crate::catalog::Mode;
 pub use crate::journal::{EXECUTED, TRANSITION};
+use crate::queue::CANARY;
 use crate::vocabulary::printable;
 
 /// How many lines wait for journald.
@@ -110,6 +111,8 @@ impl Says {
         let mut text = match (&result.refusal, &result.ran, &result.note) {
             (Some(refusal), _, _) => format!("refused action={action} code={}", refusal.text),
             (None, Some(_), _) => format!("executed action={action} status={status}"),
+            // There is nothing to run for a canary: it was done all the same.
+            (None, None, None) if action == CANARY => format!("executed action={action} status={status}"),
             (None, None, note) => {
                 format!(
                     "not executed action={action} status={status}: {}",

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ring::digest::{SHA256, digest};
 use serde::Serialize;
@@ -23,6 +23,9 @@ use crate::vocabulary::{InFlight, LastTask, Moment, NodeName};
 
 /// How many bytes of a task that is too long are kept with the dead.
 const KEPT: usize = 1024;
+
+/// How long a lane that was told to be deaf stays so if nobody has it hear again: whoever told it may be gone.
+pub(super) const DEAF: Duration = Duration::from_secs(120);
 
 /// How many results wait for their record at most: more than the journal's own queue has room for, and what does not get into
 /// that is lost and said to be.
@@ -112,6 +115,8 @@ pub(super) struct Shared {
     pub(super) recovered: Cell<bool>,
     pub(super) leaving: Cell<bool>,
     pub(super) rebuild: Cell<bool>,
+    /// Until when it takes no tasks because somebody rehearses that.
+    deaf_until: Cell<Option<Instant>>,
     pub(super) trouble: RefCell<Option<Trouble>>,
     /// Something for the pipe to look at.
     pub(super) poke: Notify,
@@ -173,6 +178,7 @@ impl Shared {
             recovered: Cell::new(false),
             leaving: Cell::new(false),
             rebuild: Cell::new(false),
+            deaf_until: Cell::default(),
             trouble: RefCell::default(),
             poke: Notify::new(),
             hurry: Notify::new(),
@@ -228,11 +234,26 @@ impl Shared {
         self.news.notify_one();
     }
 
+    /// A rehearsal: it takes no tasks for [`DEAF`], and all else goes on.
+    pub(super) fn deafen(&self) {
+        self.deaf_until.set(Some(Instant::now() + DEAF));
+    }
+
+    /// The rehearsal is over.
+    pub(super) fn hear(&self) {
+        self.deaf_until.set(None);
+    }
+
+    /// Whether it takes no tasks because somebody rehearses that.
+    pub(super) fn is_deaf(&self) -> bool {
+        self.deaf_until.get().is_some_and(|until| Instant::now() < until)
+    }
+
     /// How long the pipe has made no step, although it could have.
-    pub(super) fn stuck_for(&self) -> std::time::Duration {
+    pub(super) fn stuck_for(&self) -> Duration {
         // With every slot taken it has nothing to do; commands have their own deadlines.
         if self.slots.available_permits() == 0 && !self.in_hand.borrow().is_empty() {
-            return std::time::Duration::ZERO;
+            return Duration::ZERO;
         }
         self.last_pass.get().elapsed()
     }
@@ -268,7 +289,7 @@ impl Shared {
     /// The status for systemd while all is well.
     pub(super) fn show(&self) {
         self.news.notify_one();
-        if self.desk.borrow().is_none() || self.leaving.get() {
+        if self.desk.borrow().is_none() || self.leaving.get() || self.is_deaf() {
             return;
         }
         let in_hand = self.in_hand.borrow();
@@ -347,10 +368,18 @@ impl Shared {
     }
 
     /// Waits, unless somebody is in a hurry.
-    pub(super) async fn wait(&self, time: std::time::Duration) {
+    pub(super) async fn wait(&self, time: Duration) {
         tokio::select! {
             () = tokio::time::sleep(time) => {}
             () = self.hurry.notified() => {}
+        }
+    }
+
+    /// Waits, unless there is something for the pipe to look at.
+    pub(super) async fn wait_or_poke(&self, time: Duration) {
+        tokio::select! {
+            () = tokio::time::sleep(time) => {}
+            () = self.poke.notified() => {}
         }
     }
 

@@ -114,6 +114,7 @@ async fn run(shared: Rc<Shared>, reload: Rc<dyn Fn() -> Result<Rules, String>>) 
     let mut int = signals(SignalKind::interrupt())?;
     let mut hup = signals(SignalKind::hangup())?;
     let mut usr1 = signals(SignalKind::user_defined1())?;
+    let mut usr2 = signals(SignalKind::user_defined2())?;
     let mut renew = interval(OWNED_FOR / 3);
     renew.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut pipe = Some(spawn_local(begin(shared.clone())));
@@ -123,9 +124,14 @@ async fn run(shared: Rc<Shared>, reload: Rc<dyn Fn() -> Result<Rules, String>>) 
             _ = term.recv() => leave(&shared),
             _ = int.recv() => leave(&shared),
             _ = hup.recv() => {
+                shared.hear();
                 spawn_local(anew(shared.clone(), reload.clone()));
             }
             _ = usr1.recv() => shared.wake(),
+            _ = usr2.recv() => {
+                shared.deafen();
+                shared.wake();
+            }
             _ = renew.tick() => {
                 if let Some(desk) = shared.desk() {
                     let shared = shared.clone();

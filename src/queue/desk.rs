@@ -15,6 +15,8 @@ use super::scripts;
 pub const OWNED_FOR: Duration = Duration::from_secs(10);
 /// How long a result can be fetched.
 const RESULT_TTL: Duration = Duration::from_secs(24 * 3600);
+/// How long a canary's answer can be fetched: whoever sent it looks every few seconds.
+const CANARY_TTL: Duration = Duration::from_secs(600);
 /// How many results wait for a collector; if there is none, they must not fill the server.
 const MAX_RESULTS: usize = 10_000;
 /// How many dead tasks are kept, for the same reason.
@@ -55,6 +57,7 @@ struct Scripts {
     begin: Script,
     finish: Script,
     put_back: Script,
+    answer_canary: Script,
 }
 
 /// What the server calls the lane's two connections.
@@ -92,6 +95,7 @@ impl Desk {
             begin: Script::new(scripts::BEGIN),
             finish: Script::new(scripts::FINISH),
             put_back: Script::new(scripts::PUT_BACK),
+            answer_canary: Script::new(scripts::ANSWER_CANARY),
         };
         Self { conn, ours, name, keys, place, url, scripts: scripts.into() }
     }
@@ -235,6 +239,17 @@ impl Desk {
         call.key(&keys.in_flight).key(&keys.begun).key(keys.result(id)).key(&keys.results).key(&keys.dead);
         call.arg(task.raw).arg(task.hash).arg(result.unwrap_or_default()).arg(RESULT_TTL.as_secs());
         call.arg(MAX_RESULTS - 1).arg(MAX_DEAD - 1).arg(dead.unwrap_or_default());
+        call.invoke_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))
+    }
+
+    /// Answers a canary, of which nothing is kept for long.
+    ///
+    /// # Errors
+    /// As [`own`](Self::own). The same again is harmless.
+    pub async fn answer_canary(&self, task: Piece<'_>, id: &str, answer: &str) -> Result<(), QueueError> {
+        let mut call = self.scripts.answer_canary.prepare_invoke();
+        call.key(&self.keys.in_flight).key(self.keys.result(id));
+        call.arg(task.raw).arg(answer).arg(CANARY_TTL.as_secs());
         call.invoke_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))
     }
 

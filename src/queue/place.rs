@@ -1,8 +1,8 @@
 //! Where a Redis is: at an address, or where its sentinels say that the master is now.
 
-use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -29,7 +29,7 @@ const SENTINEL_PORT: u16 = 26379;
 const MAX_CA: u64 = 1024 * 1024;
 
 /// A URL that was understood.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) enum Place {
     /// `redis://` or `rediss://`: always the same.
     One(String),
@@ -38,7 +38,7 @@ pub(super) enum Place {
 }
 
 /// Who knows the master.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Sentinels {
     url: String,
     scheme: &'static str,
@@ -49,7 +49,7 @@ pub(super) struct Sentinels {
     /// With its `/`, and what comes after it.
     tail: String,
     /// Which is asked first: the one that knew it last, or the one after it if that was wrong.
-    first: Cell<usize>,
+    first: AtomicUsize,
 }
 
 /// Where to connect to.
@@ -163,7 +163,7 @@ impl Sentinels {
             nodes,
             master: master.to_owned(),
             tail: format!("/{}{query}", path.next().unwrap_or_default()),
-            first: Cell::new(0),
+            first: AtomicUsize::new(0),
         })
     }
 
@@ -182,7 +182,8 @@ impl Sentinels {
 
     /// Another is asked first from now on.
     fn next(&self) {
-        self.first.set(self.first.get().wrapping_add(1) % self.nodes.len().max(1));
+        let next = self.first.load(Ordering::Relaxed).wrapping_add(1) % self.nodes.len().max(1);
+        self.first.store(next, Ordering::Relaxed);
     }
 
     async fn find(&self) -> Result<Found, QueueError> {
@@ -192,7 +193,7 @@ impl Sentinels {
 
     /// One sentinel is asked, because this is asked every few seconds; another one the next time if it does not know.
     async fn elsewhere(&self, url: &str) -> Option<String> {
-        let node = self.nodes.get(self.first.get()).map_or("", String::as_str);
+        let node = self.nodes.get(self.first.load(Ordering::Relaxed)).map_or("", String::as_str);
         let Ok(Some((host, port))) = within(self.ask(node)).await else {
             self.next();
             return None;
@@ -207,7 +208,7 @@ impl Sentinels {
     async fn search(&self) -> Result<Found, QueueError> {
         let (mut said, mut tried) = (Vec::new(), BTreeSet::new());
         for _ in &self.nodes {
-            let node = self.nodes.get(self.first.get()).map_or("", String::as_str);
+            let node = self.nodes.get(self.first.load(Ordering::Relaxed)).map_or("", String::as_str);
             let why = match within(self.ask(node)).await {
                 Ok(Some((host, port))) if fit(&host) => {
                     let url = self.master_at(&host, port);

@@ -42,7 +42,8 @@ impl Core {
         let Some(worker) = self.workers.get_mut(name) else { return };
         worker.relaunched = None;
         if worker.because.is_empty() {
-            worker.because = format!("its own supervisor saw it dead: {}", worker.why());
+            worker.because =
+                format!("its own supervisor saw it {}: {}", worker.shown.class.name(), worker.why());
         }
         let text = format!("relaunching {}: {}", worker.spec.unit, worker.because);
         worker.last_act = Some((now, "relaunch ordered".to_owned()));

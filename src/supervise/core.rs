@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
+use super::drill::{DrillDone, Drills};
 use super::lanes::LaneNews;
 use super::neighbours::Neighbour;
 use super::worker::Worker;
-use crate::detect::Vital;
+use crate::detect::{Look, Plan, Vital};
 use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record, Recorder};
 use crate::judge::log::Happened;
 use crate::judge::{Action, Event, Host, Observation, Phase, WorkerState, classify, crowd, decide};
 use crate::peer::desk::Update;
-use crate::peer::wire::Verdict;
+use crate::peer::wire::{DrillReport, Refusal, Verdict};
 use crate::store::StoreHandle;
 use crate::systemd::{Relaunch, Systemd};
 use crate::vocabulary::{Mode, Moment, NodeName, Remedy, Target, UnitName, WorkerName};
@@ -38,6 +39,12 @@ pub(super) enum Done {
     Errand { target: Target, verdict: Box<Result<Verdict, String>> },
     /// A nudge or repipe of a worker of this node.
     Gentle { worker: WorkerName, remedy: Remedy, result: Result<(), String>, took: Duration },
+    /// A step of a rehearsal with a worker of this node.
+    Drill { worker: WorkerName, ended: Box<DrillDone> },
+    /// The rehearsal with a neighbour's supervisor.
+    DrillNode { node: NodeName, came: Box<Result<DrillReport, Refusal>>, reply: oneshot::Sender<Verdict> },
+    /// This supervisor was to be killed and is not; why.
+    Alive(String),
     /// The `power` command of a neighbour.
     Power {
         node: NodeName,
@@ -55,6 +62,8 @@ pub(super) struct Core {
     pub(super) neighbours: BTreeMap<NodeName, Neighbour>,
     pub(super) host: Host,
     pub(super) host_since: Moment,
+    /// Until when nothing is decided, because this process was away and what it knows is old.
+    pub(super) catching_up: Option<Moment>,
     pub(super) bus_lost: Option<String>,
     /// Why the last reload was refused, while the old configuration is kept.
     pub(super) stale_config: Option<String>,
@@ -68,9 +77,14 @@ pub(super) struct Core {
     /// Changes of all nodes in view, for the local socket.
     pub(super) all: broadcast::Sender<Arc<Update>>,
     pub(super) units: watch::Sender<Vec<UnitName>>,
+    /// What the detectors look at.
+    pub(super) plan: watch::Sender<Plan>,
+    /// Another address of Redis than the fleet file's, with credentials.
+    pub(super) redis: Option<String>,
     /// Which of the workers are lanes.
     pub(super) lanes: watch::Sender<Vec<(WorkerName, Mode)>>,
     pub(super) done: mpsc::Sender<Done>,
+    pub(super) drills: Drills,
 }
 
 /// A number that differs from name to name (FNV-1a), for the spread of retries.
@@ -138,6 +152,8 @@ impl Core {
         let host = self.host;
         let Some(worker) = self.workers.get_mut(name) else { return };
         worker.health = classify(&worker.seen, &worker.signs.vitals(), host);
+        self.inherit(name, now);
+        let Some(worker) = self.workers.get_mut(name) else { return };
         let event = Event::Seen { health: worker.health.clone(), invocation: worker.invocation() };
         let shown = worker.shown(now);
         // Also a new run or another reason within the same class: a watcher's order is about the run it was shown.
@@ -154,6 +170,7 @@ impl Core {
         if self.decide(name, &event, now) || news {
             self.publish(name, now);
         }
+        self.cue_seen(name, now);
     }
 
     /// Judges every worker anew, after the host's own state changed.
@@ -173,6 +190,9 @@ impl Core {
 
     /// Feeds an event to the judge and carries out what it decides; true if that has changed the worker's state.
     fn decide(&mut self, name: &WorkerName, event: &Event, now: Moment) -> bool {
+        if let (Some(_), Event::Seen { .. }) = (self.catching_up, event) {
+            return false;
+        }
         let (crowd, host) = (crowd(self.workers.values().map(|worker| &worker.health)), self.host);
         let Some(worker) = self.workers.get_mut(name) else { return false };
         worker.note_event(event, crowd, host, now);
@@ -208,7 +228,7 @@ impl Core {
         self.workers.values().any(|worker| matches!(worker.state.phase, Phase::Repairing { .. }))
     }
 
-    fn save(&self, name: &WorkerName) {
+    pub(super) fn save(&self, name: &WorkerName) {
         let Some(worker) = self.workers.get(name) else { return };
         match serde_json::to_string(&worker.state) {
             Ok(json) => self.store.save_worker(name, json),
@@ -313,10 +333,13 @@ impl Core {
             self.recorder.record(Record::local(Kind::Degraded, Priority::Warning, "", text));
             self.host(Host::Running, now);
         }
+        if let Some(until) = self.catch_up(now) {
+            return Some(until);
+        }
         let due: Vec<WorkerName> = self
             .workers
             .iter()
-            .filter(|(_, worker)| worker.state.wake(&worker.spec.policy).is_some_and(|at| at <= now))
+            .filter(|(_, worker)| worker.state.wake(worker.policy()).is_some_and(|at| at <= now))
             .map(|(name, _)| name.clone())
             .collect();
         for name in due {
@@ -327,17 +350,36 @@ impl Core {
         if now.since(*at) >= DEGRADED_AGAIN && self.degraded() != *told {
             self.publish_node(now);
         }
+        let drill = self.drill_due(now);
         let errands = self.errands(now);
         let returns = self.await_return(now);
         let blackouts = self.blackouts(now);
         self.workers
             .values()
-            .filter_map(|worker| worker.state.wake(&worker.spec.policy))
+            .filter_map(|worker| worker.state.wake(worker.policy()))
             .filter(|at| *at > now)
             .chain(errands)
+            .chain(drill)
             .chain(returns)
             .chain(blackouts)
             .min()
+    }
+
+    /// What there is to look at: this node's workers, and of those that it watches what can be seen from here.
+    fn looks(&self) -> Plan {
+        let target =
+            |node: &NodeName, worker: &WorkerName| Target { node: node.clone(), worker: worker.clone() };
+        let own = self.workers.iter().flat_map(|(name, worker)| {
+            let spec = &worker.spec;
+            Look::at(&target(&self.me, name), &spec.unit, spec.stuck.as_ref(), spec.delivery_gap.as_ref())
+        });
+        let outside = self.fleet.watched_by(&self.me).flat_map(|(node, known)| {
+            known.workers.iter().flat_map(move |(name, spec)| {
+                Look::from_outside(&target(node, name), spec.stuck.as_ref(), spec.delivery_gap.as_ref())
+            })
+        });
+        let looks = own.chain(outside).collect();
+        Plan { looks, redis: self.redis.clone().or_else(|| self.fleet.redis.clone()) }
     }
 
     /// Adopts a fleet: new workers are looked at, removed ones are forgotten, the others keep their state.
@@ -357,9 +399,11 @@ impl Core {
             self.workers.insert(name, worker);
         }
         self.fleet = fleet;
-        self.units.send_replace(self.workers.values().map(|worker| worker.spec.unit.clone()).collect());
+        let units = self.workers.values().map(|worker| worker.spec.unit.clone());
+        self.units.send_replace(units.chain(self.drills.unit()).collect());
         let lane = |(name, worker): (&WorkerName, &Worker)| Some((name.clone(), worker.spec.lane?));
         self.lanes.send_replace(self.workers.iter().filter_map(lane).collect());
+        self.plan.send_replace(self.looks());
         for worker in self.workers.values() {
             self.systemd.look(&worker.spec.unit);
         }

@@ -7,7 +7,7 @@ use tokio::sync::{Semaphore, oneshot};
 use super::core::{Core, Done};
 use super::worker::{WAITERS_AT_MOST, Waiter};
 use crate::journal::{self, Event as Kind, Priority, Record};
-use crate::judge::{Admitted, Event, Hold, Objection, Wish, admit};
+use crate::judge::{Admitted, Cue, Event, Hold, Objection, Wish, admit};
 use crate::peer::desk::{Asker, Order, Subscription, Update, View};
 use crate::peer::wire::{
     DeadLetter, GentleOrder, NodeReport, Outcome, Refusal, RefusalCode, RelaunchOrder, Request, Verb, Verdict,
@@ -20,6 +20,9 @@ pub(super) const HOLD_AT_MOST: Duration = Duration::from_secs(7 * 86_400);
 const ANSWER_SLACK: Duration = Duration::from_secs(15);
 /// How long a peer may take to carry out a nudge or repipe and to see whether it helped.
 const ANSWER_GENTLE: Duration = Duration::from_secs(30 + 60 + 15);
+/// How long a peer may take for a rehearsal: the longest lease, a remedy that is under way when it ends, its own repair, and a
+/// task through a lane.
+const ANSWER_DRILL: Duration = Duration::from_secs(600 + 30 + 60 + 60);
 /// How long a peer may take to answer anything else.
 const ANSWER: Duration = Duration::from_secs(5);
 /// How long a peer may take to search its journal: as long as the search may take there, and the way.
@@ -63,6 +66,11 @@ impl Core {
             Order::Request { asker, request, reply } => {
                 if let Verb::Power { force } = request.verb {
                     self.serve_power(&asker, request, force, reply, now);
+                } else if let (Verb::Drill(order), None, false) =
+                    (&request.verb, &request.worker, request.target_node == self.me)
+                {
+                    let order = *order;
+                    self.drill_neighbour(&asker, request, order, reply, now);
                 } else if request.target_node == self.me {
                     self.serve(&asker, request, reply, now);
                 } else {
@@ -84,13 +92,14 @@ impl Core {
                 Verb::Status {} => Verdict::Outcome(Outcome::Status(self.node_report(now))),
                 Verb::Fleet {} => Verdict::Outcome(Outcome::Fleet(self.fleet_report(now))),
                 Verb::Audit { last } => return self.audit(last, reply),
-                Verb::Watch {} => Verdict::Outcome(Outcome::Watching),
+                Verb::Watch {} | Verb::Events {} => Verdict::Outcome(Outcome::Watching),
                 Verb::Prove { task, lane } => return prove(task, lane, reply),
                 Verb::Requeue(ref letter) | Verb::Drop(ref letter) => {
                     self.note(asker, request.verb.name(), letter, &request.because);
                     Verdict::Outcome(Outcome::Noted)
                 }
-                Verb::Power { .. } | Verb::Drill(_) => {
+                Verb::Drill(order) => return self.serve_own_death(asker, order, reply, now),
+                Verb::Power { .. } => {
                     refused(RefusalCode::NotConfigured, "the fleet file names nothing of the kind")
                 }
                 Verb::Relaunch(_)
@@ -119,7 +128,9 @@ impl Core {
                 let order = (Remedy::Repipe, order);
                 return self.serve_gentle(asker, name, order, request.because, reply, now);
             }
-            Verb::Drill(_) => refused(RefusalCode::NotConfigured, "the fleet file names nothing of the kind"),
+            Verb::Drill(order) => {
+                return self.serve_drill(asker, name, order, &request.because, reply, now);
+            }
             Verb::Status {} => {
                 let workers = vec![worker.report(&self.me, &name, now)];
                 Verdict::Outcome(Outcome::Status(NodeReport { workers, ..self.node_report(now) }))
@@ -138,7 +149,8 @@ impl Core {
             | Verb::Prove { .. }
             | Verb::Requeue(_)
             | Verb::Drop(_)
-            | Verb::Watch {} => {
+            | Verb::Watch {}
+            | Verb::Events {} => {
                 refused(RefusalCode::Malformed, format!("`{}` takes no worker", request.verb.name()))
             }
         };
@@ -184,6 +196,7 @@ impl Core {
                     worker.because = format!("{asker}: {because}");
                     self.judge(&name, &Event::Ordered(Remedy::Relaunch), now);
                 }
+                self.cue(&name, Cue::Remedy(asker.peer()), now);
             }
             Ok(Admitted::AlreadyRecovered(invocation)) => {
                 let _ = reply.send(Verdict::Outcome(Outcome::AlreadyRecovered { invocation }));
@@ -325,7 +338,8 @@ impl Core {
             | Verb::Prove { .. }
             | Verb::Requeue(_)
             | Verb::Drop(_)
-            | Verb::Watch {}) => verb,
+            | Verb::Watch {}
+            | Verb::Events {}) => verb,
         };
         // A silent node's last known state is better than none, and says itself that it is old.
         if let (Verb::Status {}, None) = (&verb, &request.worker) {
@@ -365,7 +379,8 @@ impl Core {
             }
             Verb::Prove { .. } => ANSWER_PROOF,
             Verb::Nudge(_) | Verb::Repipe(_) => ANSWER_GENTLE,
-            Verb::Power { .. } | Verb::Drill(_) => ANSWER_SLACK,
+            Verb::Drill(_) => ANSWER_DRILL,
+            Verb::Power { .. } => ANSWER_SLACK,
             Verb::Status {}
             | Verb::Hold { .. }
             | Verb::Release {}
@@ -374,7 +389,8 @@ impl Core {
             | Verb::Fleet {}
             | Verb::Requeue(_)
             | Verb::Drop(_)
-            | Verb::Watch {} => ANSWER,
+            | Verb::Watch {}
+            | Verb::Events {} => ANSWER,
         }
     }
 

@@ -70,7 +70,7 @@ impl Core {
             fleet_hash: Some(self.fleet.hash),
             degraded: self.degraded(),
             sees: self.sees(),
-            rehearsed: Vec::new(),
+            rehearsed: self.drills.nodes.iter().map(|(node, kept)| kept.report(Some(node), now)).collect(),
             workers: self.workers.iter().map(|(name, worker)| worker.report(&self.me, name, now)).collect(),
         }
     }

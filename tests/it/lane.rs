@@ -1,5 +1,7 @@
 //! Lanes as processes against a real server.
 
+mod canary;
+mod deaf;
 mod giving;
 mod heritage;
 mod house;

@@ -11,6 +11,7 @@
 
 mod catalog;
 mod cli;
+mod detect;
 mod door;
 mod fleet;
 mod journal;

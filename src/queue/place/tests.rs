@@ -17,9 +17,9 @@ fn a_url_names_sentinels_their_word_for_the_master_and_what_is_for_the_master() 
     let plain = sentinels("redis-sentinel://192.0.2.40/m");
     assert_eq!(plain.master_at("h", 1), "redis://h:1/");
     plain.next();
-    assert_eq!(plain.first.get(), 0);
+    assert_eq!(plain.first.load(Ordering::Relaxed), 0);
     found.next();
-    assert_eq!(found.first.get(), 1);
+    assert_eq!(found.first.load(Ordering::Relaxed), 1);
 }
 
 #[test]

@@ -32,12 +32,14 @@ fn with_valkey_everything_is_the_same() {
     again(
         &server("valkey-server"),
         &[
+            "lane::canary::",
             "lane::giving::",
             "lane::kills::",
             "lane::tasks::",
             "lane::trouble::",
             "lane::sentinel::",
             "queue::",
+            "detect::",
         ],
         // The wheels' servers are built without TLS.
         &["tls_is_spoken"],
@@ -50,7 +52,15 @@ fn with_valkey_everything_is_the_same() {
 fn with_the_oldest_redis_that_can_do_it_everything_is_the_same() {
     again(
         &server("redis-server-6.2"),
-        &["lane::giving::", "lane::kills::", "lane::tasks::", "lane::trouble::", "lane::sentinel::"],
-        &["every_role_gets_by", "get_by_with_the_users"],
+        &[
+            "lane::canary::",
+            "lane::giving::",
+            "lane::kills::",
+            "lane::tasks::",
+            "lane::trouble::",
+            "lane::sentinel::",
+            "detect::",
+        ],
+        &["every_role_gets_by", "get_by_with_the_users", "a_lane_is_seen_with"],
     );
 }
