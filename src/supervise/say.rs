@@ -3,7 +3,7 @@
 use super::core::Core;
 use crate::fleet::BlastRadius;
 use crate::journal::{Event as Kind, Priority, Record};
-use crate::judge::Say;
+use crate::judge::{Phase, Say, Wait};
 use crate::peer::wire::Class;
 use crate::vocabulary::{Moment, WorkerName, human};
 
@@ -33,6 +33,10 @@ impl Core {
     /// Says what the judge wants said, and answers those who waited for it.
     pub(super) fn say(&mut self, name: &WorkerName, say: Say, now: Moment) {
         let target = self.target(name);
+        // One cause is one alert: the others that it holds back are in the trail.
+        let braked = self.workers.iter().any(|(other, worker)| {
+            other != name && matches!(worker.state.phase, Phase::Waiting { why: Wait::Brake, .. })
+        });
         let Some(worker) = self.workers.get_mut(name) else { return };
         let rehearsed = worker.is_rehearsed();
         // Nobody has to declare what was done on purpose.
@@ -57,9 +61,11 @@ impl Core {
             Say::RepairingAtOnce => {
                 (Kind::Observed, act, format!("{unit} is repaired at once; dead: {}", worker.why()))
             }
-            Say::LeftToPeers => {
-                (alarm, Priority::Warning, format!("{unit} is dead and left to its watchers"))
-            }
+            Say::LeftToPeers => (
+                alarm,
+                Priority::Warning,
+                format!("{unit} is {} and left to its watchers", worker.shown.class.name()),
+            ),
             Say::LeftToPeople => {
                 (Kind::Acted, Priority::Warning, format!("{unit} is not back, and nobody is to act unasked"))
             }
@@ -96,6 +102,11 @@ impl Core {
                 Kind::Acted,
                 Priority::Warning,
                 format!("the {remedy} of {unit} was carried out; whether it helped cannot be seen"),
+            ),
+            Say::Braked if braked => (
+                Kind::Observed,
+                Priority::Notice,
+                format!("{unit} makes no progress either; the brake holds: {}", worker.why()),
             ),
             Say::Braked => (
                 Kind::Alert,
