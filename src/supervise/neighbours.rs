@@ -353,6 +353,11 @@ impl Neighbour {
         said.iter().map(older).collect()
     }
 
+    /// Its state is as old as this moment, however long this watcher has not listened.
+    pub(super) fn count_anew(&mut self, now: Moment) {
+        self.since = now;
+    }
+
     /// The worker of it that is broken on purpose at the moment, if one is.
     pub(super) fn rehearsed_now(&self) -> Option<&WorkerReport> {
         self.workers.values().map(|seen| &seen.report).find(|report| report.drill.is_some())

@@ -94,7 +94,7 @@ impl Core {
                 Verb::Status {} => Verdict::Outcome(Outcome::Status(self.node_report(now))),
                 Verb::Fleet {} => Verdict::Outcome(Outcome::Fleet(self.fleet_report(now))),
                 Verb::Audit { last } => return self.audit(last, reply),
-                Verb::Watch {} => Verdict::Outcome(Outcome::Watching),
+                Verb::Watch {} | Verb::Events {} => Verdict::Outcome(Outcome::Watching),
                 Verb::Prove { task, lane } => return prove(task, lane, reply),
                 Verb::Requeue(ref letter) | Verb::Drop(ref letter) => {
                     self.note(asker, request.verb.name(), letter, &request.because);
@@ -151,7 +151,8 @@ impl Core {
             | Verb::Prove { .. }
             | Verb::Requeue(_)
             | Verb::Drop(_)
-            | Verb::Watch {} => {
+            | Verb::Watch {}
+            | Verb::Events {} => {
                 refused(RefusalCode::Malformed, format!("`{}` takes no worker", request.verb.name()))
             }
         };
@@ -339,7 +340,8 @@ impl Core {
             | Verb::Prove { .. }
             | Verb::Requeue(_)
             | Verb::Drop(_)
-            | Verb::Watch {}) => verb,
+            | Verb::Watch {}
+            | Verb::Events {}) => verb,
         };
         // A silent node's last known state is better than none, and says itself that it is old.
         if let (Verb::Status {}, None) = (&verb, &request.worker) {
@@ -389,7 +391,8 @@ impl Core {
             | Verb::Fleet {}
             | Verb::Requeue(_)
             | Verb::Drop(_)
-            | Verb::Watch {} => ANSWER,
+            | Verb::Watch {}
+            | Verb::Events {} => ANSWER,
         }
     }
 
