@@ -32,7 +32,9 @@ impl Core {
 
     /// Says what the judge wants said, and answers those who waited for it.
     pub(super) fn say(&mut self, name: &WorkerName, say: Say, now: Moment) {
-        let target = self.target(name);
+        // What they have in common is told once, and is the node's.
+        let braked_before = self.braked() > usize::from(say == Say::Braked);
+        let target = if say == Say::Braked { self.me.to_string() } else { self.target(name) };
         let Some(worker) = self.workers.get_mut(name) else { return };
         let rehearsed = worker.is_rehearsed();
         // Nobody has to declare what was done on purpose.
@@ -96,10 +98,10 @@ impl Core {
                 format!("the {remedy} of {unit} was carried out; whether it helped cannot be seen"),
             ),
             Say::Braked => (
-                Kind::Alert,
-                Priority::Error,
+                if braked_before { Kind::Observed } else { Kind::Alert },
+                if braked_before { Priority::Info } else { Priority::Error },
                 format!(
-                    "most workers of this node make no progress at once, so the cause is a common one and nothing is restarted: {}",
+                    "most workers of this node make no progress at once, so the cause is a common one and nothing is restarted: {unit}: {}",
                     worker.why()
                 ),
             ),
