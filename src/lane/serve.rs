@@ -1,30 +1,45 @@
 //! One task, from its bytes to its result.
 
+use std::io;
+use std::pin::pin;
 use std::process::Stdio;
 use std::rc::Rc;
+use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::yield_now;
+use tokio::time::timeout;
 
 use super::admit::{Admitted, Past, Refused, admit};
 use super::guard::RunLock;
 use super::ledger::{Begun, Known, LedgerError};
 use super::recover::{ATTEMPTS, Mark, interrupted};
-use super::result::{Status, TaskResult};
+use super::result::{Ran, Status, TaskResult};
 use super::run::{GRACE, Order, run};
-use super::shared::{InHand, Shared, Trouble};
+use super::shared::{Shared, Trouble};
 use crate::catalog::Mode;
 use crate::queue::{Desk, How, Piece};
 use crate::vocabulary::printable;
 
+/// After how long a run that may be repeated is marked in Redis. The mark is for people, and who is done sooner is not seen
+/// by them; it would cost the server more than the answer does.
+const MARK_AFTER: Duration = Duration::from_millis(20);
+
 /// Serves a task that was claimed and is in hand. The slot is free again when it is answered.
 pub(super) async fn serve(shared: Rc<Shared>, raw: Vec<u8>, hash: String, permit: OwnedSemaphorePermit) {
-    let served = one(&shared, Piece { raw: &raw, hash: &hash }).await;
-    shared.in_hand.borrow_mut().remove(&hash);
+    let served = loop {
+        let served = one(&shared, Piece { raw: &raw, hash: &hash }).await;
+        // A copy that came meanwhile may have been claimed after the answer had cleared away all that were there. Now the
+        // ledger answers it.
+        if served.is_err() || !shared.copied(&hash) {
+            break served;
+        }
+    };
+    shared.release(&hash);
     match served {
         Ok(()) => shared.backoff.borrow_mut().reset(),
         Err(trouble) => shared.fail(trouble),
     }
-    shared.show();
     drop(permit);
     shared.poke.notify_one();
     shared.changed.notify_one();
@@ -96,9 +111,7 @@ async fn execute(
     attempts: u32,
 ) -> Result<(), Trouble> {
     let Admitted { task, issued_ms, argv, timeout, again } = admitted;
-    let what = format!("{} ({})", task.action, task.id);
-    shared.in_hand.borrow_mut().insert(piece.hash.to_owned(), InHand { what });
-    shared.show();
+    shared.runs_now(piece.hash, format!("{} ({})", task.action, task.id));
     let lock = match shared.lane() {
         Mode::Read => None,
         Mode::Write => Some(RunLock::take(&shared.state_dir).map_err(file("run.lock"))?),
@@ -115,38 +128,8 @@ async fn execute(
         attempts,
     };
     shared.ledger.begin(piece.hash, &begun, shared.now_ms())?;
-    let mark = shared.json(&Mark {
-        owner: shared.owner.id.clone(),
-        place: shared.owner.place.clone(),
-        id: task.id.clone(),
-        action: task.action.clone(),
-        issued_ms: *issued_ms,
-        again: *again,
-        attempts,
-        at: format!("{:.3}", jiff::Timestamp::now()),
-    });
-    let held = shared.how == How::Blmove;
     let order = Order { argv, timeout: *timeout, grace: GRACE, stdin };
-    let ran = if *again {
-        // The mark of what may run twice is for people; it need not be waited for.
-        let (marked, ran) = tokio::join!(desk.begin(&shared.owner, piece, &mark, held), run(order));
-        if let Err(error) = marked {
-            shared.fail(error.into());
-        }
-        ran
-    } else {
-        match desk.begin(&shared.owner, piece, &mark, held).await {
-            Ok(true) => run(order).await,
-            Ok(false) => {
-                shared.ledger.not_begun(piece.hash)?;
-                return Err(Trouble::Lost);
-            }
-            Err(error) => {
-                shared.ledger.not_begun(piece.hash)?;
-                return Err(error.into());
-            }
-        }
-    };
+    let ran = execute_begun(shared, desk, piece, &begun, order).await?;
     drop(lock);
     let blank = |status| shared.result(task.id.clone(), Some(task.action.clone()), status);
     let result = match ran {
@@ -157,15 +140,85 @@ async fn execute(
             TaskResult { note: Some(note), ..blank(Status::Failed) }
         }
     };
-    let json = shared.json(&result);
-    shared.ledger.finish(piece.hash, &begun, &json)?;
-    shared.says.task(&result);
     shared.count(&result);
-    // From here on the ledger has the answer, and a second copy of the task is answered from there.
-    shared.in_hand.borrow_mut().remove(piece.hash);
-    let Some(desk) = shared.desk() else { return Ok(()) };
-    desk.finish(piece, &task.id, Some(&json), None).await?;
-    Ok(shared.ledger.published(piece.hash)?)
+    answer(shared, piece, &begun, &result).await
+}
+
+/// Marks a task that is in the ledger in Redis, and runs it.
+async fn execute_begun(
+    shared: &Rc<Shared>,
+    desk: &Desk,
+    piece: Piece<'_>,
+    begun: &Begun,
+    order: Order<'_>,
+) -> Result<io::Result<Ran>, Trouble> {
+    let at = jiff::Timestamp::now();
+    let mark = || {
+        shared.json(&Mark {
+            owner: shared.owner.id.clone(),
+            place: shared.owner.place.clone(),
+            id: begun.id.clone(),
+            action: begun.action.clone(),
+            issued_ms: begun.issued_ms,
+            again: begun.again,
+            attempts: begun.attempts,
+            at: format!("{at:.3}"),
+        })
+    };
+    let held = shared.how == How::Blmove;
+    if begun.again {
+        let mut running = pin!(run(order));
+        if let Ok(ran) = timeout(MARK_AFTER, &mut running).await {
+            return Ok(ran);
+        }
+        let mark = mark();
+        let (marked, ran) = tokio::join!(desk.begin(&shared.owner, piece, &mark, held), running);
+        if let Err(error) = marked {
+            shared.fail(error.into());
+        }
+        return Ok(ran);
+    }
+    match desk.begin(&shared.owner, piece, &mark(), held).await {
+        Ok(true) => Ok(run(order).await),
+        Ok(false) => {
+            shared.ledger.not_begun(piece.hash)?;
+            Err(Trouble::Lost)
+        }
+        Err(error) => {
+            shared.ledger.not_begun(piece.hash)?;
+            Err(error.into())
+        }
+    }
+}
+
+/// Publishes what came of a run.
+async fn answer(
+    shared: &Rc<Shared>,
+    piece: Piece<'_>,
+    begun: &Begun,
+    result: &TaskResult,
+) -> Result<(), Trouble> {
+    let json = shared.json(result);
+    // What may run again needs its result in the ledger only in case that it does not reach Redis; whoever waits for it
+    // need not wait for the ledger, too.
+    if !begun.again {
+        shared.ledger.finish(piece.hash, begun, &json)?;
+    }
+    let Some(desk) = shared.desk() else {
+        shared.says.task(result);
+        return Ok(shared.ledger.finish(piece.hash, begun, &json)?);
+    };
+    let say = async {
+        // The answer is under way before the journal's thread competes with it for a processor.
+        yield_now().await;
+        shared.says.task(result);
+    };
+    let (answered, ()) = tokio::join!(desk.finish(piece, &begun.id, Some(&json), None), say);
+    if let Err(error) = answered {
+        shared.ledger.finish(piece.hash, begun, &json)?;
+        return Err(error.into());
+    }
+    Ok(shared.ledger.answered(piece.hash, &json)?)
 }
 
 fn file(what: &str) -> impl Fn(std::io::Error) -> Trouble + use<> {

@@ -22,6 +22,8 @@ use crate::queue::{Backoff, Desk, How, Owner, Piece, QueueError, Server};
 
 /// How many bytes of a task that is too long are kept with the dead.
 const KEPT: usize = 1024;
+/// How long after a change the status is shown.
+const SHOW_AFTER: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// The SHA-256 of a task's bytes in hex: what it goes by everywhere but for people.
 pub(super) fn hash_of(raw: &[u8]) -> String {
@@ -60,8 +62,10 @@ pub(super) enum Trouble {
 
 /// A task in hand.
 #[derive(Debug, Clone)]
-pub(super) struct InHand {
-    pub(super) what: String,
+struct InHand {
+    what: String,
+    /// Whether the same bytes were claimed once more.
+    copied: bool,
 }
 
 /// A dead task in Redis.
@@ -92,8 +96,10 @@ pub(super) struct Shared {
     /// While it is ours to use.
     pub(super) desk: RefCell<Option<Desk>>,
     /// By the hash of its bytes.
-    pub(super) in_hand: RefCell<BTreeMap<String, InHand>>,
+    in_hand: RefCell<BTreeMap<String, InHand>>,
     pub(super) notifier: RefCell<Notifier>,
+    /// Whether the status is about to be shown.
+    showing: Cell<bool>,
     pub(super) ready: Cell<bool>,
     pub(super) leaving: Cell<bool>,
     pub(super) rebuild: Cell<bool>,
@@ -143,6 +149,7 @@ impl Shared {
             desk: RefCell::default(),
             in_hand: RefCell::default(),
             notifier: RefCell::new(Notifier::from_environment()),
+            showing: Cell::new(false),
             ready: Cell::new(false),
             leaving: Cell::new(false),
             rebuild: Cell::new(false),
@@ -176,7 +183,7 @@ impl Shared {
     /// How long the pipe has made no step, although it could have.
     pub(super) fn stuck_for(&self) -> std::time::Duration {
         // With every slot taken it has nothing to do; commands have their own deadlines.
-        if self.slots.available_permits() == 0 && !self.in_hand.borrow().is_empty() {
+        if self.slots.available_permits() == 0 && self.busy() > 0 {
             return std::time::Duration::ZERO;
         }
         self.last_pass.get().elapsed()
@@ -185,6 +192,41 @@ impl Shared {
     /// Whether this process is working on the task.
     pub(super) fn runs(&self, hash: &str) -> bool {
         self.in_hand.borrow().contains_key(hash)
+    }
+
+    /// Takes a task in hand. False if the same bytes are in hand: then whoever serves them looks once more when it is done.
+    pub(super) fn take(&self, hash: &str) -> bool {
+        let mut in_hand = self.in_hand.borrow_mut();
+        if let Some(same) = in_hand.get_mut(hash) {
+            same.copied = true;
+            return false;
+        }
+        in_hand.insert(hash.to_owned(), InHand { what: "a new task".to_owned(), copied: false });
+        true
+    }
+
+    /// Whether a task in hand was claimed once more since this was asked last.
+    pub(super) fn copied(&self, hash: &str) -> bool {
+        self.in_hand.borrow_mut().get_mut(hash).is_some_and(|in_hand| std::mem::take(&mut in_hand.copied))
+    }
+
+    /// What a task in hand is, in words.
+    pub(super) fn runs_now(self: &Rc<Self>, hash: &str, what: String) {
+        if let Some(in_hand) = self.in_hand.borrow_mut().get_mut(hash) {
+            in_hand.what = what;
+        }
+        self.show();
+    }
+
+    /// A task is out of hand.
+    pub(super) fn release(self: &Rc<Self>, hash: &str) {
+        self.in_hand.borrow_mut().remove(hash);
+        self.show();
+    }
+
+    /// How many tasks are in hand.
+    pub(super) fn busy(&self) -> usize {
+        self.in_hand.borrow().len()
     }
 
     pub(super) fn desk(&self) -> Option<Desk> {
@@ -209,8 +251,20 @@ impl Shared {
         self.says.transition(warning, text);
     }
 
-    /// The status for systemd while all is well.
-    pub(super) fn show(&self) {
+    /// Shows the status while all is well, soon: of tasks that take a millisecond only the last is worth PID 1's time.
+    pub(super) fn show(self: &Rc<Self>) {
+        if self.showing.replace(true) {
+            return;
+        }
+        let shared = self.clone();
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(SHOW_AFTER).await;
+            shared.showing.set(false);
+            shared.show_now();
+        });
+    }
+
+    fn show_now(&self) {
         if self.desk.borrow().is_none() || self.leaving.get() {
             return;
         }
