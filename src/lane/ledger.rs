@@ -127,6 +127,7 @@ pub(super) struct Ledger {
     id: String,
     /// Whether commits wait for the disk at present.
     full: Cell<bool>,
+    forgotten_ms: Cell<i64>,
     /// Answers since the last look at the bounds.
     changes: Cell<u32>,
     /// Whether there were any since the last [`tidy`](Self::tidy).
@@ -163,20 +164,28 @@ impl Ledger {
             conn.execute_batch(CREATE).map_err(wrong)?;
         }
         conn.execute_batch(INDEXES).map_err(wrong)?;
-        let id: Option<String> =
-            conn.query_row("SELECT id FROM lane", [], |row| row.get(0)).optional().map_err(wrong)?;
-        let id = match id {
-            Some(id) => id,
+        let lane =
+            conn.query_row("SELECT id, forgotten_ms FROM lane", [], |row| Ok((row.get(0)?, row.get(1)?)));
+        let (id, forgotten_ms) = match lane.optional().map_err(wrong)? {
+            Some(lane) => lane,
             None => {
                 let mut bytes = [0; 16];
                 SystemRandom::new().fill(&mut bytes).map_err(|_| LedgerError::Random)?;
                 let id = crate::vocabulary::InvocationId::from_bytes(bytes).to_string();
                 conn.execute("INSERT INTO lane (id, forgotten_ms) VALUES (?1, ?2)", params![id, i64::MIN])
                     .map_err(wrong)?;
-                id
+                (id, i64::MIN)
             }
         };
-        Ok(Self { conn, path, id, full: Cell::new(false), changes: Cell::new(0), untidy: Cell::new(false) })
+        Ok(Self {
+            conn,
+            path,
+            id,
+            full: Cell::new(false),
+            forgotten_ms: Cell::new(forgotten_ms),
+            changes: Cell::new(0),
+            untidy: Cell::new(false),
+        })
     }
 
     /// A random name that this ledger was given once.
@@ -252,14 +261,8 @@ impl Ledger {
     }
 
     /// Up to which moment of issue (ms since 1970) tasks may have been forgotten.
-    ///
-    /// # Errors
-    /// As [`known`](Self::known).
-    pub(super) fn forgotten_ms(&self) -> Result<i64, LedgerError> {
-        self.conn
-            .prepare_cached("SELECT forgotten_ms FROM lane")
-            .and_then(|mut query| query.query_row([], |row| row.get(0)))
-            .map_err(|error| self.wrong(error))
+    pub(super) fn forgotten_ms(&self) -> i64 {
+        self.forgotten_ms.get()
     }
 
     /// Takes down that a task is about to be run. Durable before it returns if it must not be run again.
@@ -434,14 +437,14 @@ impl Ledger {
         if let Some(last) = last {
             // A lane that died just after it had answered leaves what may run again open for good.
             let surplus = "seq <= ?1 AND begun_ms IS NOT NULL AND (published OR (again AND result IS NULL))";
-            // Only what must not run again may not be replayed.
-            self.conn.execute(
-                &format!(
-                    "UPDATE lane SET forgotten_ms = max(forgotten_ms, coalesce(
-                     (SELECT max(issued_ms) FROM task WHERE NOT again AND {surplus}), forgotten_ms))"
-                ),
+            // Only what must not run again may not be replayed. A moment too late, should the rest fail, is safe.
+            let newest: Option<i64> = self.conn.query_row(
+                &format!("SELECT max(issued_ms) FROM task WHERE NOT again AND {surplus}"),
                 [last],
+                |row| row.get(0),
             )?;
+            self.forgotten_ms.set(self.forgotten_ms.get().max(newest.unwrap_or(i64::MIN)));
+            self.conn.execute("UPDATE lane SET forgotten_ms = ?1", [self.forgotten_ms.get()])?;
             self.conn.execute(&format!("DELETE FROM task WHERE {surplus}"), [last])?;
         }
         all.commit()

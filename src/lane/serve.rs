@@ -1,9 +1,11 @@
 //! One task, from its bytes to its result.
 
+use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::process::Stdio;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
@@ -68,7 +70,7 @@ async fn one(shared: &Rc<Shared>, piece: Piece<'_>) -> Result<(), Trouble> {
         Ok(Past {
             id_used: shared.ledger.used_by_another(&task.id, piece.hash)?,
             runs,
-            forgotten_ms: shared.ledger.forgotten_ms()?,
+            forgotten_ms: shared.ledger.forgotten_ms(),
         })
     })?;
     match (verdict, before) {
@@ -110,7 +112,7 @@ async fn execute(
     admitted: &Admitted,
     attempts: u32,
 ) -> Result<(), Trouble> {
-    let Admitted { task, issued_ms, argv, timeout, again } = admitted;
+    let Admitted { task, issued_ms, argv, timeout, again, free } = admitted;
     shared.runs_now(piece.hash, format!("{} ({})", task.action, task.id));
     let lock = match shared.lane() {
         Mode::Read => None,
@@ -127,9 +129,21 @@ async fn execute(
         again: *again,
         attempts,
     };
-    shared.ledger.begin(piece.hash, &begun, shared.now_ms())?;
     let order = Order { argv, timeout: *timeout, grace: GRACE, stdin };
-    let ran = execute_begun(shared, desk, piece, &begun, order).await?;
+    let begin = || shared.ledger.begin(piece.hash, &begun, shared.now_ms());
+    let ran = if *free && attempts == 1 {
+        // Taken down while the command starts, before anything else has its turn here.
+        let mut running = pin!(run(order));
+        let first = poll_fn(|context| Poll::Ready(running.as_mut().poll(context))).await;
+        begin()?;
+        match first {
+            Poll::Ready(ran) => ran,
+            Poll::Pending => marked(shared, desk, piece, &begun, running).await,
+        }
+    } else {
+        begin()?;
+        run_begun(shared, desk, piece, &begun, order).await?
+    };
     drop(lock);
     let blank = |status| shared.result(task.id.clone(), Some(task.action.clone()), status);
     let result = match ran {
@@ -144,41 +158,19 @@ async fn execute(
     answer(shared, piece, &begun, &result).await
 }
 
-/// Marks a task that is in the ledger in Redis, and runs it.
-async fn execute_begun(
+/// Runs a task that is in the ledger.
+async fn run_begun(
     shared: &Rc<Shared>,
     desk: &Desk,
     piece: Piece<'_>,
     begun: &Begun,
     order: Order<'_>,
 ) -> Result<io::Result<Ran>, Trouble> {
-    let at = jiff::Timestamp::now();
-    let mark = || {
-        shared.json(&Mark {
-            owner: shared.owner.id.clone(),
-            place: shared.owner.place.clone(),
-            id: begun.id.clone(),
-            action: begun.action.clone(),
-            issued_ms: begun.issued_ms,
-            again: begun.again,
-            attempts: begun.attempts,
-            at: format!("{at:.3}"),
-        })
-    };
-    let held = shared.how == How::Blmove;
     if begun.again {
-        let mut running = pin!(run(order));
-        if let Ok(ran) = timeout(MARK_AFTER, &mut running).await {
-            return Ok(ran);
-        }
-        let mark = mark();
-        let (marked, ran) = tokio::join!(desk.begin(&shared.owner, piece, &mark, held), running);
-        if let Err(error) = marked {
-            shared.fail(error.into());
-        }
-        return Ok(ran);
+        return Ok(marked(shared, desk, piece, begun, pin!(run(order))).await);
     }
-    match desk.begin(&shared.owner, piece, &mark(), held).await {
+    let mark = mark(shared, begun, jiff::Timestamp::now());
+    match desk.begin(&shared.owner, piece, &mark, shared.how == How::Blmove).await {
         Ok(true) => Ok(run(order).await),
         Ok(false) => {
             shared.ledger.not_begun(piece.hash)?;
@@ -189,6 +181,40 @@ async fn execute_begun(
             Err(error.into())
         }
     }
+}
+
+/// Waits for a run that may be repeated, and marks it in Redis if it takes long.
+async fn marked(
+    shared: &Rc<Shared>,
+    desk: &Desk,
+    piece: Piece<'_>,
+    begun: &Begun,
+    mut running: Pin<&mut impl Future<Output = io::Result<Ran>>>,
+) -> io::Result<Ran> {
+    let at = jiff::Timestamp::now();
+    if let Ok(ran) = timeout(MARK_AFTER, &mut running).await {
+        return ran;
+    }
+    let mark = mark(shared, begun, at);
+    let held = shared.how == How::Blmove;
+    let (marked, ran) = tokio::join!(desk.begin(&shared.owner, piece, &mark, held), running);
+    if let Err(error) = marked {
+        shared.fail(error.into());
+    }
+    ran
+}
+
+fn mark(shared: &Shared, begun: &Begun, at: jiff::Timestamp) -> String {
+    shared.json(&Mark {
+        owner: shared.owner.id.clone(),
+        place: shared.owner.place.clone(),
+        id: begun.id.clone(),
+        action: begun.action.clone(),
+        issued_ms: begun.issued_ms,
+        again: begun.again,
+        attempts: begun.attempts,
+        at: format!("{at:.3}"),
+    })
 }
 
 /// Publishes what came of a run.

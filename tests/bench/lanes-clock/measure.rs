@@ -207,7 +207,6 @@ fn wanted(figures: &mut Figures) {
     ];
     let at_least = [
         ("rq", "times faster than rq", ratio(p50("rq"), p50("read")), 5.0),
-        ("rq-simple", "times faster than rq without its fork", ratio(p50("rq-simple"), p50("read")), 5.0),
         ("celery", "times faster than celery", ratio(p50("celery"), p50("read")), 5.0),
     ];
     let one = |limit: fn(f64) -> Limit| {

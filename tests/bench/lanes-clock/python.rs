@@ -15,8 +15,8 @@ struct Way {
     client: &'static str,
 }
 
-/// rq as its documentation starts it (a process forked for each job), rq without that, and celery with its default pool,
-/// a process for each processor as its documentation advises, and without what only serves several workers.
+/// rq as its documentation wants it in production (a process forked for each job), and the way that it advises against but that
+/// is its fastest; celery with its default pool, two processes, and without what only serves several workers.
 const WAYS: [Way; 3] = [
     Way {
         key: "rq",
