@@ -20,6 +20,8 @@ DEADLINE=20 # seconds for anything the story waits for; all of it usually takes 
 . "$HERE/install/demo/stage.sh"
 # shellcheck source=demo/scenes.sh
 . "$HERE/install/demo/scenes.sh"
+# shellcheck source=demo/lanes.sh
+. "$HERE/install/demo/lanes.sh"
 
 say() { printf 'demo: %s\n' "$*"; }
 die() {
@@ -84,4 +86,7 @@ stopped_and_forgotten
 start_limit
 supervisor_and_worker
 stranger
+a_read_beside_a_long_write
+killed_in_a_write
+a_queue_that_grows
 curtain

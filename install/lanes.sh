@@ -10,7 +10,7 @@ settle_catalogs() {
             put "$file" "$to" 644
         elif ! cmp -s -- "$file" "$to"; then
             say "$to is kept; it differs from $file. To replace it:"
-            say "    install -m 644 $file $to && ./install.sh"
+            say "    install -m 644 $file $to && ./install.sh && systemctl reload 'keyholder-lane-*'"
         fi
     done
     has_catalog=no

@@ -7,6 +7,7 @@
 pub mod catalog;
 pub mod cli;
 pub mod config;
+pub mod detect;
 pub mod fleet;
 pub mod journal;
 pub mod judge;

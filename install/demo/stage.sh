@@ -36,6 +36,7 @@ set_up() {
     lab up "${NODES[@]}" 2>&1 | sed 's/^/   /'
     measure_clocks
     workers
+    queues
     install_all
     start_watch
     told_stage
@@ -55,9 +56,19 @@ RestartSec=0"
         systemctl enable -q --now web agent crawler'
 }
 
-fleet_file() { # PIN-OF-MARS PIN-OF-AI-CORE
+# The lanes' queues are on ai-core. Keeping workers alive needs none of it.
+queues() {
+    on ai-core sh -eu -c "
+        printf '%s\\n' 'bind 0.0.0.0' 'protected-mode no' 'save \"\"' >>/etc/redis/redis.conf
+        systemctl start redis-server"
+}
+
+fleet_file() { # PIN-OF-MARS PIN-OF-AI-CORE TASK-KEY
     cat <<YAML
 version: 1
+redis: { url: "redis://ai-core:6379" }
+task_keys: { ai-core: "$3" }
+lanes: { read_routing: true }
 nodes:
   mars:
     address: 192.0.2.10:7433
@@ -67,12 +78,17 @@ nodes:
       web:     { unit: web.service }
       agent:   { unit: agent.service, repair_by: peer, grace: $GRACE }
       crawler: { unit: crawler.service, repair_by: peer, grace: $GRACE }
+      write:   { lane: write, repair_by: peer, grace: $GRACE }
+      read:    { lane: read }
   ai-core:
     address: 192.0.2.40:7433
     pins: ["$2"]
     watched_by: [mars]
+    workers:
+      write:   { lane: write }
+      read:    { lane: read }
 grants:
-  - { from: ai-core, on: mars, workers: ["*"], verbs: [status, relaunch] }
+  - { from: ai-core, on: mars, workers: ["*"], verbs: [status, relaunch, prove] }
 YAML
 }
 
@@ -91,10 +107,12 @@ install_all() {
         install_node "$node" --node "$node"
         pins+=("$(on "$node" keyholder key show)")
     done
-    fleet_file "${pins[@]}" >"$OUT/fleet.yaml"
+    fleet_file "${pins[@]}" "$(on ai-core keyholder key generate --task)" >"$OUT/fleet.yaml"
+    demo_catalogs "$OUT/catalogs"
     for node in "${NODES[@]}"; do
         lab cp "$OUT/fleet.yaml" "$node:/root/fleet.yaml"
-        install_node "$node" --fleet /root/fleet.yaml
+        lab cp "$OUT/catalogs" "$node:/root/"
+        install_node "$node" --fleet /root/fleet.yaml --catalogs /root/catalogs
         say "installed on $node: $(on "$node" keyholder --version), key ${pins[0]:0:20}..."
         pins=("${pins[@]:1}")
     done
@@ -109,9 +127,10 @@ Two hosts: mars works, ai-core is its neighbour and watches it. On both runs key
 systemd. Each has a door (a TCP port; TLS, and nothing counts but the other's key), through which the neighbour sees
 what happens and may order a relaunch. This is what fleet.yaml says of the workers on mars:
 
-$(grep -A 3 '^    workers:' "$OUT/fleet.yaml")
+$(sed -n '/^  mars:/,/^  ai-core:/{/^    workers:/,/^  [a-z]/p}' "$OUT/fleet.yaml" | grep '^    ')
 
 web is repaired by mars itself, which is the default; agent and crawler are left to the neighbour, after $GRACE of grace.
+write and read are keyholder's own: they come after the first six scenes.
 What ai-core sees comes from 'keyholder status mars --watch' there, as it arrives. The times are systemd's own.
 STAGE
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use super::habit::{Habit, habit};
 use super::load::Draft;
 use super::model::{Arg, Mode, Param};
+use super::pid1;
 use super::raw::{RawAction, RawCatalog};
 use super::sudoers::{MAX_LINES, SUDO, ambiguous};
 use super::validate::absolute;
@@ -28,17 +29,24 @@ pub(super) fn action(report: &mut Report<'_>, action: &RawAction) {
     } else {
         (first, rest)
     };
-    if honest(report, program) {
-        fit(report, action, uses_sudo, program, arguments);
+    if !honest(report, program) {
+        return;
+    }
+    if name(program) != "systemd-run" {
+        fit(report, action, uses_sudo, false, program, arguments);
+    } else if let Some((program, arguments)) = pid1::command(report, program, arguments)
+        && honest(report, program)
+    {
+        fit(report, action, uses_sudo, true, program, arguments);
     }
 }
 
 /// The file name of a literal.
-fn name(arg: &Located<Arg>) -> &str {
+pub(super) fn name(arg: &Located<Arg>) -> &str {
     literal(arg).rsplit('/').next().unwrap_or_default()
 }
 
-fn literal(arg: &Located<Arg>) -> &str {
+pub(super) fn literal(arg: &Located<Arg>) -> &str {
     match &arg.value {
         Arg::Literal(text) => text,
         Arg::Param(_) => "",
@@ -134,6 +142,7 @@ fn fit(
     report: &mut Report<'_>,
     action: &RawAction,
     uses_sudo: bool,
+    by_pid1: bool,
     program: &Located<Arg>,
     arguments: &[Located<Arg>],
 ) {
@@ -142,7 +151,11 @@ fn fit(
         .iter()
         .map(|argument| values(action, argument).into_iter().map(|(word, _)| word).collect())
         .collect();
-    match (mode.value, uses_sudo, habit(literal(program), &words)) {
+    let habit = habit(literal(program), &words);
+    if uses_sudo && !by_pid1 {
+        pid1::within(report, program, habit);
+    }
+    match (mode.value, uses_sudo, habit) {
         (Mode::Read, true, _) => report.error(
             mode.at,
             "a read action cannot use sudo: the read lane can gain no rights",

@@ -99,7 +99,7 @@ pub(super) struct Draft<'b> {
 
 impl<'b> Draft<'b> {
     fn read(name: &str, bytes: &'b [u8]) -> Result<Self, Problems> {
-        let (mut report, tree) = file::read(name, bytes, &[])?;
+        let (mut report, tree) = file::read(name, bytes)?;
         let raw = tree.and_then(|tree| raw::read(&mut report, &tree));
         if let Some(raw) = &raw {
             validate::validate(&mut report, raw);

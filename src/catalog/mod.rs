@@ -12,6 +12,7 @@ mod leaf;
 mod lint;
 mod load;
 mod model;
+mod pid1;
 mod raw;
 mod schema;
 pub mod sudoers;

@@ -3,6 +3,7 @@
 mod fit;
 mod hostile;
 mod params;
+mod pid1;
 mod rights;
 mod single;
 

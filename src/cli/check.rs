@@ -248,6 +248,10 @@ fn rights(rights: &BTreeSet<Right>) -> String {
         Right::Status => "status",
         Right::Relaunch => "relaunch",
         Right::Hold => "hold",
+        Right::Nudge => "nudge",
+        Right::Repipe => "repipe",
+        Right::Power => "power",
+        Right::Drill => "drill",
         Right::Prove => "prove",
     }))
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use super::link::LinkError;
-use super::run::{NoSuchNode, PlanRefused};
+use super::run::{NoSuchNode, NotApproved, PlanRefused};
 use crate::lane::{LaneError, SignerError};
 use crate::peer::wire::{Class, NodeReport, NodeState, Refusal, RefusalCode};
 use crate::queue::QueueError;
@@ -62,7 +62,7 @@ impl Exit {
             Self::Failed => "it was tried and did not succeed",
             Self::Usage => "the command line is wrong",
             Self::NotHealthy => {
-                "something is dead, unknown or unreachable, a check of doctor failed, or nothing could be proved"
+                "something is dead, unknown or unreachable, a check of doctor or matrix --strict failed, or nothing could be proved"
             }
             Self::NoSuch => "no such node or worker",
             Self::Refused => "refused, and nothing was touched; the text names the way out",
@@ -96,6 +96,10 @@ impl From<RefusalCode> for Exit {
             | RefusalCode::Held
             | RefusalCode::Quarantined
             | RefusalCode::NotStartable
+            | RefusalCode::NotRunning
+            | RefusalCode::NotConfigured
+            | RefusalCode::NotNow
+            | RefusalCode::Critical
             | RefusalCode::Leaving
             | RefusalCode::Busy
             | RefusalCode::Internal => Self::Refused,
@@ -115,15 +119,19 @@ pub fn of(error: &anyhow::Error) -> Exit {
         return Exit::NoSuch;
     }
     // Nothing was given to anybody.
-    if error.is::<PlanRefused>() || error.is::<SignerError>() {
+    if error.is::<PlanRefused>() || error.is::<SignerError>() || error.is::<NotApproved>() {
         return Exit::Refused;
     }
     match error.downcast_ref::<QueueError>() {
-        Some(QueueError::Late { .. } | QueueError::Unreachable { .. } | QueueError::Loading { .. }) => {
-            return Exit::Unreachable;
-        }
+        Some(
+            QueueError::Late { .. }
+            | QueueError::Unreachable { .. }
+            | QueueError::NoMaster { .. }
+            | QueueError::Loading { .. },
+        ) => return Exit::Unreachable,
         Some(
             QueueError::Url { .. }
+            | QueueError::Authority { .. }
             | QueueError::Denied { .. }
             | QueueError::Full { .. }
             | QueueError::ReadOnly { .. },
@@ -154,7 +162,7 @@ pub fn of_reports(reports: &[NodeReport]) -> Exit {
     };
     let worker = |class| match class {
         Class::Healthy | Class::Starting | Class::Held => true,
-        Class::Dead | Class::Unknown => false,
+        Class::Dead | Class::Stuck | Class::DeliveryGap | Class::Unknown => false,
     };
     let well = reports.iter().all(|report| {
         // A node that leaves takes its workers along; that was announced.

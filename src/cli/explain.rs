@@ -1,25 +1,42 @@
 //! `keyholder explain`
 
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+use anyhow::Context as _;
 
 use super::ask::{beside_the_point, outcome};
 use super::exit::Exit;
 use super::link::{LinkArgs, QUESTION_DEADLINE};
 use super::render;
 use super::screen::{self, ColorArgs};
-use crate::peer::wire::{Outcome, Verb};
+use crate::judge::log;
+use crate::judge::replay::replay;
+use crate::peer::wire::{Explanation, Outcome, Verb};
 use crate::vocabulary::Target;
 
 /// Say what was observed of a worker, what is done about it and why
 ///
-/// Also why nothing is done, and by which rule.
+/// Also why nothing is done, and by which rule. --record prints what the judge was told of the worker as a log of JSON
+/// lines, and --replay has the judge decide it all again, by the log's own clock: offline, asking nobody and doing
+/// nothing.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  keyholder explain mars/agent")]
+#[command(
+    after_help = "Examples:\n  keyholder explain mars/agent\n  keyholder explain mars/agent --record > agent.log\n  keyholder explain --replay agent.log"
+)]
 pub struct ExplainArgs {
     /// The worker
-    #[arg(value_name = "NODE/WORKER")]
-    pub target: Target,
-    /// Print the supervisor's verdict as one line of JSON
+    #[arg(value_name = "NODE/WORKER", required_unless_present = "replay")]
+    pub target: Option<Target>,
+    /// Print what the judge was told of it lately, as a log for --replay
+    #[arg(long, conflicts_with = "json")]
+    pub record: bool,
+    /// Have the judge decide again on a recorded log
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["target", "record", "socket"])]
+    pub replay: Option<PathBuf>,
+    /// Print the supervisor's verdict, or the replay, as one line of JSON
     #[arg(long)]
     pub json: bool,
     /// Colour.
@@ -33,16 +50,50 @@ pub struct ExplainArgs {
 /// Carries it out.
 ///
 /// # Errors
-/// No answer from the supervisor, a refusal, or an output that cannot be written.
+/// No answer from the supervisor, a refusal, a log that is none, or an output that cannot be written.
 pub fn run(args: ExplainArgs) -> anyhow::Result<ExitCode> {
-    let target = &args.target;
+    match (&args.replay, &args.target) {
+        (Some(file), _) => again(file, &args),
+        (None, Some(target)) => live(target, &args),
+        // clap asks for one of the two.
+        (None, None) => Ok(Exit::Usage.into()),
+    }
+}
+
+fn live(target: &Target, args: &ExplainArgs) -> anyhow::Result<ExitCode> {
     let mut link = args.link.open()?;
     let verdict = link.ask(&target.node, Some(&target.worker), Verb::Explain {}, "", QUESTION_DEADLINE)?;
     let Outcome::Explained(explanation) = outcome(verdict, args.json)? else {
         return Err(beside_the_point("explain"));
     };
-    if !args.json {
+    if args.record {
+        screen::print(&recording(&explanation)?)?;
+    } else if !args.json {
         screen::print(&render::explanation(&explanation, args.color.paint()))?;
+    }
+    Ok(Exit::Ok.into())
+}
+
+/// The log as it came, safe on a terminal as all our JSON is.
+fn recording(explanation: &Explanation) -> anyhow::Result<String> {
+    let mut text = screen::json(&log::Head::default())?;
+    for line in &explanation.log {
+        text.push_str(&screen::json(line)?);
+    }
+    Ok(text)
+}
+
+fn again(file: &Path, args: &ExplainArgs) -> anyhow::Result<ExitCode> {
+    let about = || format!("cannot replay {}", file.display());
+    let mut text = String::new();
+    let room = u64::try_from(log::MAX_LOG).unwrap_or(u64::MAX).saturating_add(1);
+    File::open(file).and_then(|file| file.take(room).read_to_string(&mut text)).with_context(about)?;
+    let lines = log::read(&text).with_context(about)?;
+    let story = replay(&lines).with_context(about)?;
+    if args.json {
+        screen::print(&screen::json(&story)?)?;
+    } else {
+        screen::print(&render::story(&story, args.color.paint()))?;
     }
     Ok(Exit::Ok.into())
 }

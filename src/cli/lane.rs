@@ -11,7 +11,7 @@ use crate::catalog::{Catalog, Mode};
 use crate::fleet;
 use crate::lane::{Rules, Setup, TaskKeys, work};
 use crate::queue::{How, QueueName};
-use crate::vocabulary::{IdError, NodeName, TaskKey};
+use crate::vocabulary::{IdError, NodeName, TaskKey, printable};
 
 /// Another queue than the node's own, as it always was.
 const QUEUE_VARIABLE: &str = "MAINT_QUEUE";
@@ -96,33 +96,60 @@ pub fn run(args: LaneArgs) -> anyhow::Result<ExitCode> {
             args.fleet.display()
         )
     })?;
-    let path = args.catalog.unwrap_or_else(|| format!("/etc/keyholder/catalog_{node}.yaml").into());
-    let catalog = Catalog::load(&path).context("the catalog is not valid")?.catalog;
-    if catalog.node != node {
-        bail!("{} is the catalog of {}, and this node is {node}", path.display(), catalog.node);
-    }
+    let catalog = args.catalog.unwrap_or_else(|| format!("/etc/keyholder/catalog_{node}.yaml").into());
+    let unsigned = args.insecure_unsigned_write;
+    let files = Files { fleet: args.fleet, catalog, node, lane, signers: args.signers, unsigned };
+    let rules = files.rules(fleet.as_ref())?;
     let Some(state_dir) = args.state_dir.or(variable("STATE_DIRECTORY")?.map(PathBuf::from)) else {
         bail!("nobody says where the ledger is kept: give --state-dir, or set StateDirectory= in the unit");
     };
-    let fleet_keys = fleet.iter().flat_map(|fleet| fleet.task_keys.clone());
-    let keys: TaskKeys = fleet_keys.chain(args.signers).collect();
-    let here = fleet.as_ref().and_then(|fleet| fleet.nodes.get(&node));
-    let unsigned = args.insecure_unsigned_write || here.is_some_and(|node| node.insecure_unsigned_write);
-    let signed_only = lane == Mode::Write && !unsigned;
-    if signed_only && keys.is_empty() {
-        bail!(
-            "the write lane takes only signed tasks and knows no key: add the keys to `task_keys` in {}, or \
-             `insecure_unsigned_write: true` to node {node} if everybody who reaches Redis may give it orders",
-            args.fleet.display()
-        );
-    }
+    // systemd sets it; a lane that runs without has nobody who would look.
+    let runtime_dir = variable("RUNTIME_DIRECTORY")?.map(PathBuf::from);
     let how = match args.claim {
         ClaimArg::Blmove => How::Blmove,
         ClaimArg::Brpop => How::Brpop,
     };
-    let rules = Rules { catalog, lane, keys, signed_only };
-    work(Setup { rules, queue, redis, how, slots: args.slots.into(), state_dir })?;
+    // A lane that was started without a fleet file does without one then, too.
+    let needed = fleet.is_some();
+    let reload = Box::new(move || {
+        let anew = fleet_at(&files.fleet, needed).and_then(|fleet| files.rules(fleet.as_ref()));
+        anew.map_err(|error| printable(&format!("{error:#}")).into_owned())
+    });
+    work(Setup { rules, reload, queue, redis, how, slots: args.slots.into(), state_dir, runtime_dir })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where a lane's rules come from, at its start and at each reload.
+struct Files {
+    fleet: PathBuf,
+    catalog: PathBuf,
+    node: NodeName,
+    lane: Mode,
+    signers: Vec<(String, TaskKey)>,
+    unsigned: bool,
+}
+
+impl Files {
+    fn rules(&self, fleet: Option<&fleet::Fleet>) -> anyhow::Result<Rules> {
+        let Self { node, lane, .. } = self;
+        let catalog = Catalog::load(&self.catalog).context("the catalog is not valid")?.catalog;
+        if catalog.node != *node {
+            bail!("{} is the catalog of {}, and this node is {node}", self.catalog.display(), catalog.node);
+        }
+        let fleet_keys = fleet.into_iter().flat_map(|fleet| fleet.task_keys.clone());
+        let keys: TaskKeys = fleet_keys.chain(self.signers.iter().cloned()).collect();
+        let here = fleet.and_then(|fleet| fleet.nodes.get(node));
+        let unsigned = self.unsigned || here.is_some_and(|node| node.insecure_unsigned_write);
+        let signed_only = *lane == Mode::Write && !unsigned;
+        if signed_only && keys.is_empty() {
+            bail!(
+                "the write lane takes only signed tasks and knows no key: add the keys to `task_keys` in {}, or \
+                 `insecure_unsigned_write: true` to node {node} if everybody who reaches Redis may give it orders",
+                self.fleet.display()
+            );
+        }
+        Ok(Rules { catalog, lane: *lane, keys, signed_only })
+    }
 }
 
 /// A variable of the environment; an empty one counts as none.

@@ -5,16 +5,22 @@ pub mod link;
 pub mod render;
 pub mod screen;
 
+pub mod alert;
 pub mod audit;
 pub mod catalog;
 pub mod check;
 pub mod completions;
 pub mod doctor;
+pub mod drill;
+pub mod events;
 pub mod explain;
+pub mod gentle;
 pub mod hold;
 pub mod key;
 pub mod lane;
 pub mod man;
+pub mod matrix;
+pub mod power;
 pub mod prove;
 pub mod queue;
 pub mod relaunch;
@@ -35,6 +41,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::vocabulary::Remedy;
+
 /// Looks after the workers of a small fleet, and lets the host next door bring a dead one back
 #[derive(Debug, Parser)]
 #[command(name = "keyholder", version, propagate_version = false, max_term_width = 100)]
@@ -51,10 +59,16 @@ pub struct Cli {
 pub enum Command {
     Status(status::StatusArgs),
     Relaunch(relaunch::RelaunchArgs),
+    Nudge(gentle::NudgeArgs),
+    Repipe(gentle::RepipeArgs),
+    Power(power::PowerArgs),
     Hold(hold::HoldArgs),
     Release(release::ReleaseArgs),
+    Drill(drill::DrillArgs),
     Explain(explain::ExplainArgs),
+    Matrix(matrix::MatrixArgs),
     Audit(audit::AuditArgs),
+    Events(events::EventsArgs),
     Run(run::RunArgs),
     Prove(prove::ProveArgs),
     Queue(queue::QueueArgs),
@@ -66,6 +80,7 @@ pub enum Command {
     Key(key::KeyArgs),
     Supervise(supervise::SuperviseArgs),
     Lane(lane::LaneArgs),
+    Alert(alert::AlertArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
 }
@@ -78,10 +93,16 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Status(args) => status::run(args),
         Command::Relaunch(args) => relaunch::run(args),
+        Command::Nudge(args) => gentle::run(Remedy::Nudge, args.order),
+        Command::Repipe(args) => gentle::run(Remedy::Repipe, args.order),
+        Command::Power(args) => power::run(args),
         Command::Hold(args) => hold::run(args),
         Command::Release(args) => release::run(args),
+        Command::Drill(args) => drill::run(args),
         Command::Explain(args) => explain::run(args),
+        Command::Matrix(args) => matrix::run(args),
         Command::Audit(args) => audit::run(args),
+        Command::Events(args) => events::run(args),
         Command::Run(args) => run::run(args),
         Command::Prove(args) => prove::run(args),
         Command::Queue(args) => queue::run(args),
@@ -91,6 +112,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Key(args) => key::run(args),
         Command::Supervise(args) => supervise::run(args),
         Command::Lane(args) => lane::run(args),
+        Command::Alert(args) => alert::run(args),
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => man::run(args),
     }

@@ -30,6 +30,7 @@ pub struct SuperviseArgs {
 pub fn run(args: SuperviseArgs) -> anyhow::Result<ExitCode> {
     let node = fleet::whoami(args.node.as_deref())?;
     let SuperviseArgs { fleet, key_dir, state_dir, .. } = args;
-    supervise::supervise(Setup { node, fleet, key: key_dir.join("key.pem"), state_dir })?;
+    let redis = super::redis::said();
+    supervise::supervise(Setup { node, fleet, key: key_dir.join("key.pem"), state_dir, redis })?;
     Ok(ExitCode::SUCCESS)
 }

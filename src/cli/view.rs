@@ -24,6 +24,8 @@ pub(super) enum Changed {
     Node(NodeReport, Option<NodeReport>),
     /// One worker, and the class it had before, if it was known.
     Worker(WorkerReport, Option<Class>),
+    /// Nothing but what a lane says of its tasks.
+    Lane(WorkerReport),
 }
 
 impl View {
@@ -62,7 +64,11 @@ impl View {
                 }
                 None => Changed::Nothing,
             },
-            ServerFrame::Keepalive | ServerFrame::Hello(_) | ServerFrame::Reply(_) => Changed::Nothing,
+            ServerFrame::Keepalive
+            | ServerFrame::Hello(_)
+            | ServerFrame::Reply(_)
+            | ServerFrame::Event(_)
+            | ServerFrame::Missed { .. } => Changed::Nothing,
         }
     }
 
@@ -74,9 +80,11 @@ impl View {
         let Some(report) = self.nodes.get_mut(&worker.node) else { return Changed::Nothing };
         match report.workers.iter_mut().find(|known| known.worker == worker.worker) {
             Some(known) => {
-                let before = known.class;
-                *known = worker.clone();
-                Changed::Worker(worker, Some(before))
+                let before = std::mem::replace(known, worker.clone());
+                if before.lane != worker.lane && before.is_as_healthy_as(&worker) {
+                    return Changed::Lane(worker);
+                }
+                Changed::Worker(worker, Some(before.class))
             }
             None => {
                 report.workers.push(worker.clone());
@@ -127,6 +135,9 @@ mod tests {
             quarantined: false,
             left_to_peers: false,
             startable: true,
+            lane: None,
+            drill: None,
+            rehearsed: Vec::new(),
         }
     }
 
@@ -138,6 +149,8 @@ mod tests {
             version: None,
             fleet_hash: None,
             degraded: Vec::new(),
+            sees: Vec::new(),
+            rehearsed: Vec::new(),
             workers,
         }
     }
@@ -164,6 +177,33 @@ mod tests {
         let changed = view.take(ServerFrame::Leaving, &here, None, later);
         assert!(matches!(changed, Changed::Node(report, Some(before))
             if (before.state, report.state) == (NodeState::Up, NodeState::Leaving)));
+    }
+
+    #[test]
+    fn what_a_lane_runs_ages_and_what_it_has_done_stays() {
+        let (start, here) = (Instant::now(), "mars".parse().unwrap());
+        let mut view = View::new(start);
+        let status = serde_json::json!({ "queue": "q", "connected": true, "waiting": 3, "running": 1, "done": 7,
+            "in_flight": [{ "id": "1", "action": "a", "for_ms": 500, "idempotent": false }],
+            "last": { "id": "0", "action": "b", "status": "ok", "ago_ms": 800 }, "silent_ms": null });
+        let lane = Some(serde_json::from_value(status).unwrap());
+        let busy = WorkerReport { lane, ..worker("mars", "write", Class::Healthy) };
+        view.take(ServerFrame::Snapshot(node("mars", vec![busy.clone()])), &here, None, start);
+        let mut changed = worker("mars", "write", Class::Healthy);
+        assert!(matches!(
+            view.take(ServerFrame::Change(changed.clone()), &here, None, start),
+            Changed::Lane(_)
+        ));
+        changed.why = "killed".to_owned();
+        assert!(matches!(
+            view.take(ServerFrame::Change(changed), &here, None, start),
+            Changed::Worker(_, Some(Class::Healthy))
+        ));
+        view.take(ServerFrame::Change(busy), &here, None, start);
+        let reports = view.reports(start + Duration::from_secs(2));
+        let lane = reports[0].workers[0].lane.clone().unwrap();
+        assert_eq!((lane.waiting, lane.done, lane.silent_ms), (Some(3), 7, None));
+        assert_eq!((lane.in_flight[0].for_ms, lane.last.unwrap().ago_ms), (2_500, 2_800));
     }
 
     #[test]

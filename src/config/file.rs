@@ -46,19 +46,14 @@ fn open(path: &Path, owner: Uid) -> Result<Opened, Problems> {
     Ok(Opened { bytes: read.bytes, public: read.public, doubts })
 }
 
-/// The tree of a file, if it is YAML at all, and the report that everything about it goes into. `later` are words that
-/// come with later versions.
-pub(crate) fn read<'b>(
-    name: &str,
-    bytes: &'b [u8],
-    later: &'static [&'static str],
-) -> Result<(Report<'b>, Option<Value>), Problems> {
+/// The tree of a file, if it is YAML at all, and the report that everything about it goes into.
+pub(crate) fn read<'b>(name: &str, bytes: &'b [u8]) -> Result<(Report<'b>, Option<Value>), Problems> {
     let file: Arc<str> = name.into();
     if bytes.len() > MAX_FILE {
         return Err(Problems::of_file(&file, trust::TOO_LARGE.0, trust::TOO_LARGE.1));
     }
     let source = text(&file, bytes)?;
-    let mut report = Report::new(file, source).with_later(later);
+    let mut report = Report::new(file, source);
     let tree = match yaml::read(source) {
         Ok(tree) => Some(tree),
         Err(error) => {

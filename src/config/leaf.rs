@@ -90,7 +90,7 @@ pub(crate) fn one_of<T: Copy>(report: &mut Report<'_>, value: &Value, words: &[(
     let given =
         walk::word(report, value, &format!("one of {}", names.clone().collect::<Vec<_>>().join(", ")))?;
     let found = words.iter().find(|(name, _)| *name == given.value).map(|(_, value)| *value);
-    if found.is_none() && !report.is_later(given.at, &given.value) {
+    if found.is_none() {
         let help = report.did_you_mean(&given.value, names);
         report.error(given.at, "this word is not known here", help);
     }

@@ -41,8 +41,6 @@ pub(crate) struct Located<T> {
 pub(crate) struct Report<'a> {
     file: Arc<str>,
     source: &'a str,
-    /// Words that come with later versions.
-    later: &'static [&'static str],
     shown: Arc<str>,
     errors: Problems,
     warnings: Problems,
@@ -53,21 +51,7 @@ impl<'a> Report<'a> {
     pub(crate) fn new(file: Arc<str>, source: &'a str) -> Self {
         let shown: Arc<str> = render::showable(source).into();
         let empty = || Problems { source: Arc::clone(&shown), ..Problems::default() };
-        Self { file, source, later: &[], errors: empty(), warnings: empty(), shown: Arc::clone(&shown) }
-    }
-
-    /// With words that come with later versions. Taking a setting that does nothing would be dishonest.
-    pub(crate) fn with_later(self, later: &'static [&'static str]) -> Self {
-        Self { later, ..self }
-    }
-
-    /// If `word` belongs to a later version, says so and returns true.
-    pub(crate) fn is_later(&mut self, at: At, word: &str) -> bool {
-        let later = self.later.contains(&word);
-        if later {
-            self.error(at, format!("this version does not serve `{word}` yet"), "take it out");
-        }
-        later
+        Self { file, source, errors: empty(), warnings: empty(), shown: Arc::clone(&shown) }
     }
 
     /// The source text between two places: how a number or a word was spelt.

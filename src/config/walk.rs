@@ -30,7 +30,7 @@ impl<'t> Fields<'t> {
         for (key, _) in unknown {
             if key.value == "<<" {
                 report.error(key.at, "merge keys are not allowed", "write the settings out");
-            } else if !report.is_later(key.at, &key.value) {
+            } else {
                 let help = report.did_you_mean(&key.value, known.iter().copied());
                 report.error(key.at, format!("{what} has no such setting"), help);
             }

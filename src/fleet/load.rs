@@ -8,9 +8,6 @@ use crate::config::problem::{Problem, Problems};
 use crate::config::{file, trust};
 use crate::vocabulary::FleetHash;
 
-/// Settings and verbs of the design that come with later versions.
-const LATER: [&str; 7] = ["stuck", "delivery_gap", "power", "sentinel", "nudge", "repipe", "drill"];
-
 /// A good fleet file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loaded {
@@ -61,7 +58,7 @@ impl Fleet {
 /// # Errors
 /// Every problem at once, each with its place. A file that is not text or not YAML has only the first.
 pub fn parse(name: &str, bytes: &[u8]) -> Result<Loaded, Problems> {
-    let (mut report, tree) = file::read(name, bytes, &LATER)?;
+    let (mut report, tree) = file::read(name, bytes)?;
     let raw = tree.and_then(|tree| raw::read(&mut report, &tree));
     let fleet = raw.and_then(|raw| validate::validate(&mut report, &raw, FleetHash::of(bytes)));
     let (fleet, warnings) = report.finish_with(fleet)?;

@@ -4,10 +4,14 @@
 //! and these become the types of `model` if they fit together (`validate`, `watch`). Each step reports what it finds
 //! and goes on, so that an operator sees every mistake at once.
 
+mod care;
 mod leaf;
 mod load;
+pub mod matrix;
 mod model;
 mod raw;
+mod redis;
+mod rehearse;
 mod validate;
 mod watch;
 mod whoami;

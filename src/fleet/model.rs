@@ -5,14 +5,18 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::vocabulary::{BlastRadius, FleetHash, NodeName, Pin, Policy, TaskKey, UnitName, WorkerName};
+use crate::vocabulary::{
+    BlastRadius, DeliveryGap, FleetHash, Mode, NodeName, Pin, Policy, Power, Stuck, TaskKey, UnitName,
+    WorkerName,
+};
 
 /// The whole fleet, as one `fleet.yaml` describes it; the same file lies on every node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fleet {
     /// Hash of the file's bytes, exchanged between peers to show drift.
     pub hash: FleetHash,
-    /// Where the lanes' Redis is (`redis://` or `rediss://`), if the fleet has one. Relaunching never needs it.
+    /// Where the lanes' Redis is (`redis://`, `rediss://`, or through sentinels `redis-sentinel://`), if the fleet has one.
+    /// Relaunching never needs it.
     pub redis: Option<String>,
     /// Who may sign tasks, by the name that a task gives for its key.
     pub task_keys: BTreeMap<String, TaskKey>,
@@ -45,6 +49,8 @@ pub struct Node {
     pub disabled: bool,
     /// Whether its write lane takes tasks that nobody has signed: whoever reaches Redis may then give it orders.
     pub insecure_unsigned_write: bool,
+    /// How its watchers may switch it on again.
+    pub power: Option<Power>,
     /// What is to be kept alive on it.
     pub workers: BTreeMap<WorkerName, Worker>,
 }
@@ -54,10 +60,16 @@ pub struct Node {
 pub struct Worker {
     /// The systemd unit.
     pub unit: UnitName,
+    /// Which of the node's lanes it is, if it is one.
+    pub lane: Option<Mode>,
     /// How much depends on it. It decides urgency, never how closely it is watched.
     pub blast_radius: BlastRadius,
     /// When and how often it is repaired.
     pub policy: Policy,
+    /// How it is seen to be stuck.
+    pub stuck: Option<Stuck>,
+    /// How it is seen to be cut off from its work.
+    pub delivery_gap: Option<DeliveryGap>,
 }
 
 /// One line of the grants: `from` may use `rights` on `workers` of node `on`.
@@ -92,8 +104,44 @@ pub enum Right {
     Relaunch,
     /// Hold a worker, or end a hold or quarantine.
     Hold,
+    /// Have a stuck worker nudged.
+    Nudge,
+    /// Have a worker's receive pipe built anew.
+    Repipe,
+    /// Switch the node on again when it cannot be reached.
+    Power,
+    /// Break a worker on purpose and repair it, to see that it works.
+    Drill,
     /// Have the node's journal searched for who ran a task.
     Prove,
+}
+
+impl Right {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Status,
+        Self::Relaunch,
+        Self::Hold,
+        Self::Nudge,
+        Self::Repipe,
+        Self::Drill,
+        Self::Power,
+        Self::Prove,
+    ];
+
+    /// Its name, as among the verbs of a grant.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Status => "status",
+            Self::Relaunch => "relaunch",
+            Self::Hold => "hold",
+            Self::Nudge => "nudge",
+            Self::Repipe => "repipe",
+            Self::Power => "power",
+            Self::Drill => "drill",
+            Self::Prove => "prove",
+        }
+    }
 }
 
 impl Fleet {
@@ -113,6 +161,18 @@ impl Fleet {
                         Scope::All => true,
                         Scope::Only(names) => names.contains(worker),
                     }
+            })
+    }
+
+    /// Whether `from` may use `right` on node `on` as a whole: its power, its supervisor. Only a grant for all of its
+    /// workers says that. Deny by default; a disabled node may nothing.
+    pub fn allows_node(&self, from: &NodeName, on: &NodeName, right: Right) -> bool {
+        self.nodes.get(from).is_some_and(|node| !node.disabled)
+            && self.grants.iter().any(|grant| {
+                grant.from == *from
+                    && grant.on == *on
+                    && grant.rights.contains(&right)
+                    && grant.workers == Scope::All
             })
     }
 

@@ -6,14 +6,17 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use super::care::{RawCare, care, power};
 use super::leaf as own;
 use super::model::Right;
+use super::redis::redis;
 use crate::config::leaf;
 use crate::config::report::{At, Located, Report};
 use crate::config::walk::{Fields, distinct, entries, items, word};
 use crate::config::yaml::{Kind, Value};
-use crate::vocabulary::{BlastRadius, Policy, RepairBy};
-use crate::vocabulary::{NodeName, Pin, TaskKey, UnitName, WorkerName};
+use crate::vocabulary::{
+    BlastRadius, Mode, NodeName, Pin, Policy, Power, RepairBy, TaskKey, UnitName, WorkerName,
+};
 
 /// Bounds that keep a small fleet's file from becoming a large fleet's load: a supervisor's memory and the checks
 /// below grow with them.
@@ -29,6 +32,9 @@ pub(super) const MAX_TASK_KEYS: usize = 64;
 /// What the file as a whole may say.
 const FILE: [&str; 6] = ["version", "redis", "task_keys", "lanes", "nodes", "grants"];
 
+/// What stands in a grant.
+const VERBS: &str = "a list of status, relaunch, hold, nudge, repipe, drill, power and prove";
+
 const MS: fn(u64) -> Duration = Duration::from_millis;
 const HOUR: u64 = 3_600_000;
 const DAY: u64 = 24 * HOUR;
@@ -37,6 +43,8 @@ const DAY: u64 = 24 * HOUR;
 #[derive(Debug, Default)]
 pub(super) struct RawFleet {
     pub redis: Option<String>,
+    /// Whether `redis` is there at all: none and one that cannot be read are two mistakes.
+    pub has_redis: bool,
     pub task_keys: Vec<(String, TaskKey)>,
     pub read_routing: bool,
     pub nodes: Vec<RawNode>,
@@ -58,6 +66,8 @@ pub(super) struct RawNode {
     pub watchers_readable: bool,
     pub disabled: bool,
     pub insecure_unsigned_write: bool,
+    /// Where `power` stands, and what it says.
+    pub power: Option<Located<Power>>,
     pub workers: Vec<RawWorker>,
 }
 
@@ -67,8 +77,10 @@ pub(super) struct RawWorker {
     pub name: Located<String>,
     pub parsed: Option<WorkerName>,
     pub unit: Option<Located<UnitName>>,
+    pub lane: Option<Mode>,
     pub blast_radius: BlastRadius,
     pub policy: Policy,
+    pub care: RawCare,
     /// Where `repair_by` stands, or the worker's name.
     pub repair_at: At,
 }
@@ -119,6 +131,7 @@ pub(super) fn read(report: &mut Report<'_>, tree: &Value) -> Option<RawFleet> {
     let promises_readable = watchers_readable && report.errors() == before;
     Some(RawFleet {
         redis,
+        has_redis: fields.get("redis").is_some(),
         task_keys: task_keys.unwrap_or_default(),
         read_routing: read_routing.unwrap_or_default(),
         nodes,
@@ -165,12 +178,6 @@ fn read_routing(report: &mut Report<'_>, key: At, value: &Value) -> Option<bool>
     fields.get("read_routing").and_then(|value| leaf::boolean(report, value))
 }
 
-fn redis(report: &mut Report<'_>, key: At, value: &Value) -> Option<String> {
-    let fields = Fields::of(report, key, "`redis`", value, &["url"])?;
-    let url = fields.need(report, "url", "expected redis://HOST:PORT or rediss://HOST:PORT")?;
-    own::redis_url(report, url)
-}
-
 fn read_nodes(report: &mut Report<'_>, key: At, value: &Value) -> Vec<RawNode> {
     let Some(all) = entries(report, key, "`nodes`", value) else { return Vec::new() };
     if all.is_empty() {
@@ -193,10 +200,11 @@ fn node(report: &mut Report<'_>, name: &Located<String>, value: &Value) -> RawNo
         watchers_readable: true,
         disabled: false,
         insecure_unsigned_write: false,
+        power: None,
         workers: Vec::new(),
     };
     let what = format!("node `{}`", name.value);
-    let known = ["address", "pins", "watched_by", "disabled", "insecure_unsigned_write", "workers"];
+    let known = ["address", "pins", "watched_by", "disabled", "insecure_unsigned_write", "power", "workers"];
     let Some(fields) = Fields::of(report, name.at, what, value, &known) else {
         // Do not complain about what cannot be seen.
         node.has_pins = true;
@@ -232,6 +240,9 @@ fn node(report: &mut Report<'_>, name: &Located<String>, value: &Value) -> RawNo
             "take it out once every producer signs its tasks (`keyholder run` does)",
         );
     }
+    if let Some((value, key)) = fields.get("power").zip(fields.key("power")) {
+        node.power = power(report, key, value).map(|value| Located { at: key, value });
+    }
     if let Some((value, key)) = fields.get("workers").zip(fields.key("workers")) {
         node.workers = workers(report, key, value);
     }
@@ -258,14 +269,18 @@ fn worker(report: &mut Report<'_>, name: &Located<String>, value: &Value) -> Raw
         parsed: leaf::name(report, name),
         name: name.clone(),
         unit: None,
+        lane: None,
         blast_radius: BlastRadius::default(),
         policy: Policy::default(),
+        care: RawCare::default(),
         repair_at: name.at,
     };
     let known = [
         "unit",
         "lane",
         "blast_radius",
+        "stuck",
+        "delivery_gap",
         "repair_by",
         "undeclared_stop",
         "grace",
@@ -274,40 +289,58 @@ fn worker(report: &mut Report<'_>, name: &Located<String>, value: &Value) -> Raw
         "relaunches",
         "per",
         "quarantine_retry",
+        "repair_window",
+        "rehearse_every",
     ];
     let Some(fields) = Fields::of(report, name.at, format!("worker `{}`", name.value), value, &known) else {
         return worker;
     };
-    worker.unit = unit(report, name, &fields);
+    (worker.unit, worker.lane) = unit(report, name, &fields);
     if let Some(value) = fields.get("blast_radius") {
         use BlastRadius::{Auxiliary, Critical, Normal};
         let words = [("critical", Critical), ("normal", Normal), ("auxiliary", Auxiliary)];
         worker.blast_radius = leaf::one_of(report, value, &words).unwrap_or_default();
     }
     worker.policy = policy(report, &fields);
+    if let Some(key) = fields.key("repair_window")
+        && worker.blast_radius != BlastRadius::Auxiliary
+    {
+        // What others depend on is repaired at once; a window that is not kept would be a promise of delay.
+        let help = "expected `blast_radius: auxiliary` beside it, or no `repair_window`";
+        report.error(key, "only an auxiliary worker may be left lying for a while", help);
+    }
+    worker.care = care(report, &fields, worker.lane, worker.unit.as_ref().map(|unit| &unit.value));
     worker.repair_at = fields.get("repair_by").map_or(name.at, |value| value.at);
     worker
 }
 
-fn unit(report: &mut Report<'_>, name: &Located<String>, fields: &Fields<'_>) -> Option<Located<UnitName>> {
+/// The unit, and which lane it is if it was named as one.
+fn unit(
+    report: &mut Report<'_>,
+    name: &Located<String>,
+    fields: &Fields<'_>,
+) -> (Option<Located<UnitName>>, Option<Mode>) {
     const HELP: &str = "expected either `unit: some.service` or `lane: write` or `lane: read`";
     match (fields.get("unit"), fields.get("lane")) {
         (Some(value), None) => {
-            let given = word(report, value, "a service unit, such as ai-agent.service")?;
-            own::unit(report, &given)
+            let given = word(report, value, "a service unit, such as ai-agent.service");
+            (given.and_then(|given| own::unit(report, &given)), None)
         }
         (None, Some(value)) => {
-            let lanes = [("write", "keyholder-lane-write.service"), ("read", "keyholder-lane-read.service")];
-            let unit = leaf::one_of(report, value, &lanes)?;
-            own::unit(report, &Located { at: value.at, value: unit.to_owned() })
+            let Some(lane) = leaf::one_of(report, value, &[("write", Mode::Write), ("read", Mode::Read)])
+            else {
+                return (None, None);
+            };
+            let unit = format!("keyholder-lane-{lane}.service");
+            (own::unit(report, &Located { at: value.at, value: unit }), Some(lane))
         }
         (Some(_), Some(lane)) => {
             report.error(lane.at, format!("worker `{}` has both `unit` and `lane`", name.value), HELP);
-            None
+            (None, None)
         }
         (None, None) => {
             report.error(name.at, format!("worker `{}` has neither `unit` nor `lane`", name.value), HELP);
-            None
+            (None, None)
         }
     }
 }
@@ -331,6 +364,8 @@ fn policy(report: &mut Report<'_>, fields: &Fields<'_>) -> Policy {
         relaunches: default.relaunches,
         per: time("per", default.per, 1_000..=7 * DAY),
         quarantine_retry: time("quarantine_retry", default.quarantine_retry, 1_000..=7 * DAY),
+        repair_window: time("repair_window", default.repair_window, 0..=7 * DAY),
+        rehearse_every: time("rehearse_every", default.rehearse_every, 1_000..=366 * DAY),
     };
     let relaunches = fields.get("relaunches").and_then(|value| leaf::count(report, value, &(1..=1_000)));
     Policy { relaunches: relaunches.unwrap_or(default.relaunches), ..policy }
@@ -358,7 +393,7 @@ fn grant(report: &mut Report<'_>, value: &Value) -> Option<RawGrant> {
     let on = on.and_then(|value| word(report, value, "a node's name"));
     let workers = fields.need(report, "workers", "expected [\"*\"] or a list of that node's workers");
     let workers = workers.zip(fields.key("workers")).and_then(|(value, key)| scope(report, key, value));
-    let verbs = fields.need(report, "verbs", "expected a list of status, relaunch, hold and prove");
+    let verbs = fields.need(report, "verbs", &format!("expected {VERBS}"));
     let verbs = verbs.zip(fields.key("verbs")).map(|(value, key)| verbs_of(report, key, value));
     Some(RawGrant { at: value.at, from, on, workers, verbs: verbs.unwrap_or_default() })
 }
@@ -374,19 +409,11 @@ fn scope(report: &mut Report<'_>, key: At, value: &Value) -> Option<RawScope> {
 }
 
 fn verbs_of(report: &mut Report<'_>, key: At, value: &Value) -> Vec<Located<Right>> {
-    let words = [
-        ("status", Right::Status),
-        ("relaunch", Right::Relaunch),
-        ("hold", Right::Hold),
-        ("prove", Right::Prove),
-    ];
-    let Some(list) = items(report, key, value, "a list of status, relaunch, hold and prove") else {
-        return Vec::new();
-    };
+    let Some(list) = items(report, key, value, VERBS) else { return Vec::new() };
     distinct(report, list, "a verb", |report, word| {
-        let found = words.iter().find(|(name, _)| *name == word.value).map(|(_, right)| *right);
-        if found.is_none() && !report.is_later(word.at, &word.value) {
-            let help = report.did_you_mean(&word.value, words.iter().map(|(name, _)| *name));
+        let found = Right::ALL.into_iter().find(|right| right.name() == word.value);
+        if found.is_none() {
+            let help = report.did_you_mean(&word.value, Right::ALL.iter().map(|right| right.name()));
             report.error(word.at, "there is no such verb", help);
         }
         found

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::model::{Fleet, Grant, Lanes, Node, Scope, Worker};
+use super::model::{Fleet, Grant, Lanes, Node, Right, Scope, Worker};
 use super::raw::{RawFleet, RawGrant, RawNode, RawScope, RawWorker};
 use super::watch;
 use crate::config::report::{At, Located, Report};
@@ -15,6 +15,9 @@ pub(super) fn validate(report: &mut Report<'_>, raw: &RawFleet, hash: FleetHash)
     addresses(report, raw);
     pins(report, raw);
     raw.nodes.iter().for_each(|node| units(report, node));
+    if !raw.has_redis {
+        no_redis(report, raw);
+    }
     let before = report.errors();
     for node in &raw.nodes {
         for watcher in &node.watched_by {
@@ -74,6 +77,17 @@ fn units(report: &mut Report<'_>, node: &RawNode) {
     differ(report, all, "expected a unit of its own for each worker of a node");
 }
 
+/// What can only be seen in Redis, in a fleet without one.
+fn no_redis(report: &mut Report<'_>, raw: &RawFleet) {
+    for at in raw.nodes.iter().flat_map(|node| &node.workers).flat_map(|worker| &worker.care.needs_redis) {
+        report.error(
+            *at,
+            "this is seen in Redis, and the file does not say where that is",
+            "expected `redis: { url: \"redis://HOST:PORT\" }` at the top of the file",
+        );
+    }
+}
+
 /// Peers know each other by pin alone: whoever watches, is watched or is named in a grant needs one.
 fn pins(report: &mut Report<'_>, raw: &RawFleet) {
     let all = raw.nodes.iter().flat_map(|node| {
@@ -109,6 +123,15 @@ fn grant_names(report: &mut Report<'_>, grant: &RawGrant, index: &BTreeMap<&str,
         return;
     }
     let Some(node) = known_node(report, on, index) else { return };
+    if let Some(power) = grant.verbs.iter().find(|verb| verb.value == Right::Power)
+        && matches!(grant.workers, Some(RawScope::Only(_)))
+    {
+        report.error(
+            power.at,
+            "a node's power cannot be granted for some of its workers",
+            "expected `workers: [\"*\"]` in this grant, or `power` in one of its own",
+        );
+    }
     let Some(RawScope::Only(names)) = &grant.workers else { return };
     let known: BTreeSet<&str> = node.workers.iter().map(|worker| worker.name.value.as_str()).collect();
     for name in names.iter().filter(|name| !known.contains(name.value.as_str())) {
@@ -119,6 +142,7 @@ fn grant_names(report: &mut Report<'_>, grant: &RawGrant, index: &BTreeMap<&str,
 
 /// Everything is there by now, or a problem has been reported for it.
 fn build(raw: &RawFleet, hash: FleetHash) -> Option<Fleet> {
+    let build_node = |node| build_node(node, raw.redis.is_some());
     let nodes = raw.nodes.iter().map(|node| Some((node.parsed.clone()?, build_node(node)?)));
     let grants = raw.grants.iter().map(build_grant);
     Some(Fleet {
@@ -131,21 +155,26 @@ fn build(raw: &RawFleet, hash: FleetHash) -> Option<Fleet> {
     })
 }
 
-fn build_node(node: &RawNode) -> Option<Node> {
+fn build_node(node: &RawNode, redis: bool) -> Option<Node> {
+    let build_worker = |worker| build_worker(worker, redis);
     Some(Node {
         address: node.address.as_ref()?.value,
         pins: node.pins.iter().map(|pin| pin.value).collect(),
         watched_by: node.watched_by.iter().map(|name| name.value.parse().ok()).collect::<Option<_>>()?,
         disabled: node.disabled,
         insecure_unsigned_write: node.insecure_unsigned_write,
+        power: node.power.as_ref().map(|power| power.value.clone()),
         workers: node.workers.iter().map(build_worker).collect::<Option<_>>()?,
     })
 }
 
-fn build_worker(worker: &RawWorker) -> Option<(WorkerName, Worker)> {
+fn build_worker(worker: &RawWorker, redis: bool) -> Option<(WorkerName, Worker)> {
     let unit = worker.unit.as_ref()?.value.clone();
-    let (blast_radius, policy) = (worker.blast_radius, worker.policy.clone());
-    Some((worker.parsed.clone()?, Worker { unit, blast_radius, policy }))
+    let (lane, blast_radius, policy) = (worker.lane, worker.blast_radius, worker.policy.clone());
+    let stuck = worker.care.stuck.clone();
+    // A lane's own queue is looked at without a word only where there is a Redis to look into.
+    let delivery_gap = worker.care.delivery_gap.clone().filter(|_| redis);
+    Some((worker.parsed.clone()?, Worker { unit, lane, blast_radius, policy, stuck, delivery_gap }))
 }
 
 fn build_grant(grant: &RawGrant) -> Option<Grant> {

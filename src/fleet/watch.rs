@@ -1,5 +1,5 @@
 //! Whether what the file promises can be kept: who watches must be allowed to look, and who is to repair must be
-//! allowed to relaunch. A promise that nobody can keep is an error; a gap that may be meant is a warning.
+//! allowed to act. A promise that nobody can keep is an error; a gap that may be meant is a warning.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,14 @@ pub(super) fn check(report: &mut Report<'_>, raw: &RawFleet, index: &BTreeMap<&s
     for node in raw.nodes.iter().filter(|node| !node.disabled) {
         watchers(report, node, index);
         can_look(report, node, index, &granted);
-        can_repair(report, node, &granted);
+        can_serve(report, node, &granted, Right::Relaunch, |_| true);
+        can_serve(report, node, &granted, Right::Nudge, |worker| {
+            worker.care.stuck.as_ref().is_some_and(|stuck| stuck.nudge.is_some())
+        });
+        can_serve(report, node, &granted, Right::Repipe, |worker| {
+            raw.redis.is_some() && worker.care.delivery_gap.as_ref().is_some_and(|gap| gap.repipe.is_some())
+        });
+        can_power(report, node, index, &granted);
     }
 }
 
@@ -106,20 +113,26 @@ fn can_look(
             report.warn(
                 by.at,
                 format!("`{}` watches `{on}` but may not see {}", by.value, names(&blind, workers.len())),
-                format!("grant it: {}", line(&by.value, on, "status")),
+                format!("grant it: {}", line(&by.value, on, Right::Status.name())),
             );
         }
     }
 }
 
-/// Who must repair what: `repair_by: peer` without a peer that may is an error, because nobody ever could; with
-/// `repair_by: node` it is a warning, because a second pair of hands was promised by `watched_by`.
-fn can_repair(report: &mut Report<'_>, node: &RawNode, granted: &Granted<'_>) {
-    let on = &node.name.value;
-    let workers: Vec<&RawWorker> = node.workers.iter().collect();
+/// Who must serve what. With `repair_by: peer` a relaunch that no peer may order is an error, because nobody ever could;
+/// else it is a warning, because a second pair of hands was promised by `watched_by`.
+fn can_serve(
+    report: &mut Report<'_>,
+    node: &RawNode,
+    granted: &Granted<'_>,
+    right: Right,
+    needs: impl Fn(&RawWorker) -> bool,
+) {
+    let (on, verb) = (&node.name.value, right.name());
+    let workers: Vec<&RawWorker> = node.workers.iter().filter(|worker| needs(worker)).collect();
     let mut unable: Vec<(&Located<String>, BTreeSet<&str>, Vec<&RawWorker>)> = Vec::new();
     for by in &node.watched_by {
-        let lacking = without(granted, &by.value, on, &workers, Right::Relaunch);
+        let lacking = without(granted, &by.value, on, &workers, right);
         unable.push((by, lacking.iter().map(|worker| worker.name.value.as_str()).collect(), Vec::new()));
     }
     let mut alone = Vec::new();
@@ -127,7 +140,7 @@ fn can_repair(report: &mut Report<'_>, node: &RawNode, granted: &Granted<'_>) {
         let name = worker.name.value.as_str();
         let nobody = unable.iter().all(|(_, lacking, _)| lacking.contains(name));
         match worker.policy.repair_by {
-            RepairBy::Peer if nobody => report.error(
+            RepairBy::Peer if nobody && right == Right::Relaunch => report.error(
                 worker.repair_at,
                 format!("only peers may repair `{on}/{name}`, and no peer that watches `{on}` may"),
                 "expected a grant of `relaunch` to a node in `watched_by`, or `repair_by: node`",
@@ -143,17 +156,46 @@ fn can_repair(report: &mut Report<'_>, node: &RawNode, granted: &Granted<'_>) {
     for (by, _, cannot) in unable.iter().filter(|(_, _, cannot)| !cannot.is_empty()) {
         report.warn(
             by.at,
-            format!("`{}` may not relaunch {}, which only peers repair", by.value, names(cannot, 0)),
-            format!("grant it: {}", line(&by.value, on, "relaunch")),
+            format!("`{}` may not {verb} {}, which only peers repair", by.value, names(cannot, 0)),
+            format!("grant it: {}", line(&by.value, on, verb)),
         );
     }
     // A node that nobody watches has had its own warning.
     if !alone.is_empty() && !node.watched_by.is_empty() {
-        report.warn(
-            node.name.at,
-            format!("no watcher of `{on}` may relaunch {}", names(&alone, workers.len())),
-            format!("if `{on}` itself cannot repair it, nobody will; grant `relaunch` to a watcher"),
+        let help = if right == Right::Relaunch {
+            format!("if `{on}` itself cannot repair it, nobody will; grant `relaunch` to a watcher")
+        } else {
+            format!("what only a watcher can see is not mended that way then; grant `{verb}` to a watcher")
+        };
+        let all = node.workers.len();
+        report.warn(node.name.at, format!("no watcher of `{on}` may {verb} {}", names(&alone, all)), help);
+    }
+}
+
+/// An actuator that nobody may use is none.
+fn can_power(
+    report: &mut Report<'_>,
+    node: &RawNode,
+    index: &BTreeMap<&str, &RawNode>,
+    granted: &Granted<'_>,
+) {
+    let Some(power) = &node.power else { return };
+    let on = node.name.value.as_str();
+    let allowed = |by: &str| {
+        let grants = granted.get(&(by, on)).map(Vec::as_slice).unwrap_or_default();
+        grants.iter().flat_map(|grant| &grant.verbs).any(|verb| verb.value == Right::Power)
+    };
+    let mut watchers = node
+        .watched_by
+        .iter()
+        .filter(|by| index.get(by.value.as_str()).is_some_and(|watcher| !watcher.disabled));
+    let first = watchers.clone().next();
+    if !watchers.any(|by| allowed(&by.value)) {
+        let help = first.map_or_else(
+            || "only a watcher can use it: name a peer in `watched_by`".to_owned(),
+            |by| format!("grant it: {}", line(&by.value, on, Right::Power.name())),
         );
+        report.warn(power.at, format!("nobody may switch `{on}` on again"), help);
     }
 }
 

@@ -2,6 +2,7 @@
 //! C build, GPL-3 or young.
 
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -52,6 +53,28 @@ pub async fn last_lines(
     n: u8,
 ) -> Result<Vec<String>, ReadError> {
     run(Path::new(JOURNALCTL), &argv(unit, invocation, n), usize::from(n), DEADLINE).await
+}
+
+/// Stands for the last line that a unit's own processes wrote in this boot, whatever it says; `None` if there is none. What
+/// PID 1 says about the unit is no sign of its life and does not count.
+///
+/// # Errors
+/// As [`last_lines`].
+///
+/// # Cancel safety
+/// Dropping the future kills the child.
+pub async fn last_mark(unit: &UnitName) -> Result<Option<u64>, ReadError> {
+    let mut argv = ["--no-pager", "--quiet", "--boot", "--lines=1"].map(str::to_owned).to_vec();
+    // Whatever fields are chosen, the place in the journal is told with them.
+    argv.extend(["--output=export", "--output-fields=_PID"].map(str::to_owned));
+    argv.push(format!("_SYSTEMD_UNIT={unit}"));
+    let lines = run(Path::new(JOURNALCTL), &argv, usize::from(u8::MAX), DEADLINE).await?;
+    let cursor = lines.iter().find(|line| line.starts_with("__CURSOR="));
+    Ok(cursor.map(|cursor| {
+        let mut hasher = DefaultHasher::new();
+        cursor.hash(&mut hasher);
+        hasher.finish()
+    }))
 }
 
 /// Whether the journal outlives a reboot, going by what journald itself goes by with its default `Storage=auto`.

@@ -2,10 +2,14 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::observation::{ActiveState, LoadState, Observation, StopCause, UnitSnapshot};
+use super::vitals::{Pulse, Vitals};
 
 /// What the host itself is doing (the manager's `SystemState`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Host {
     /// It boots: systemd is still starting what it was told to start.
     Starting,
@@ -18,8 +22,14 @@ pub enum Host {
 /// What an observation means for a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
-    /// It is up.
+    /// It is up, and whatever else is watched of it moves.
     Healthy,
+    /// It is up, but a detector could not see whether it makes progress; the text says why. Nothing is done about it.
+    Blind(String),
+    /// It is up and its loop makes no progress; the text is the evidence.
+    Stuck(String),
+    /// It is up and well, and nothing reaches it; the text is the evidence.
+    DeliveryGap(String),
     /// systemd or the host is in the middle of something; the text says what. Not a death.
     InTransition(&'static str),
     /// It is down.
@@ -45,7 +55,8 @@ pub enum Death {
 }
 
 /// Why systemd would refuse.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Obstacle {
     /// No unit file of that name.
     NotFound,
@@ -81,15 +92,15 @@ impl fmt::Display for Death {
     }
 }
 
-/// Judges one observation.
-pub fn classify(seen: &Observation, host: Host) -> Health {
+/// Judges one observation of a unit and the signs of progress beside it. The signs say nothing of a unit that is not up.
+pub fn classify(seen: &Observation, vitals: &Vitals, host: Host) -> Health {
     let unit = match seen {
         Observation::Failed(why) => return Health::Unknown(why.clone()),
         Observation::Unit(unit) => unit,
     };
     match &unit.active {
         // `active (exited)` of a oneshot is up; a unit that reloads is up meanwhile.
-        ActiveState::Active | ActiveState::Reloading | ActiveState::Refreshing => Health::Healthy,
+        ActiveState::Active | ActiveState::Reloading | ActiveState::Refreshing => up(vitals),
         ActiveState::Activating if unit.sub == "auto-restart" => {
             Health::InTransition("systemd restarts it itself")
         }
@@ -98,6 +109,18 @@ pub fn classify(seen: &Observation, host: Host) -> Health {
         ActiveState::Maintenance => Health::InTransition("systemd cleans up behind it"),
         ActiveState::Inactive | ActiveState::Failed => down(unit, host),
         ActiveState::Other(state) => Health::Unknown(format!("systemd calls its state {state:?}")),
+    }
+}
+
+/// A unit that is up: does it make progress? A loop that stands still explains a queue that does; while the loop cannot be
+/// seen, a queue that stands still is not explained.
+fn up(vitals: &Vitals) -> Health {
+    match (&vitals.beat, &vitals.flow) {
+        (Pulse::Still(evidence), _) => Health::Stuck(evidence.clone()),
+        (Pulse::Unseen(why), _) => Health::Blind(why.clone()),
+        (Pulse::Unwatched | Pulse::Moving, Pulse::Still(evidence)) => Health::DeliveryGap(evidence.clone()),
+        (Pulse::Unwatched | Pulse::Moving, Pulse::Unseen(why)) => Health::Blind(why.clone()),
+        (Pulse::Unwatched | Pulse::Moving, Pulse::Unwatched | Pulse::Moving) => Health::Healthy,
     }
 }
 
@@ -148,7 +171,7 @@ mod tests {
     }
 
     fn health(unit: UnitSnapshot) -> Health {
-        classify(&Observation::Unit(unit), Host::Running)
+        classify(&Observation::Unit(unit), &Vitals::default(), Host::Running)
     }
 
     #[test]
@@ -191,6 +214,28 @@ mod tests {
     }
 
     #[test]
+    fn stuck_and_cut_off_are_told_apart_and_a_blind_detector_says_neither() {
+        let still = || Pulse::Still("x".to_owned());
+        let blind = || Pulse::Unseen("y".to_owned());
+        let cases = [
+            (Pulse::Moving, Pulse::Moving, Health::Healthy),
+            (still(), Pulse::Moving, Health::Stuck("x".to_owned())),
+            (still(), still(), Health::Stuck("x".to_owned())),
+            (Pulse::Moving, still(), Health::DeliveryGap("x".to_owned())),
+            (Pulse::Unwatched, still(), Health::DeliveryGap("x".to_owned())),
+            (blind(), still(), Health::Blind("y".to_owned())),
+            (Pulse::Moving, blind(), Health::Blind("y".to_owned())),
+        ];
+        for (beat, flow, health) in cases {
+            let vitals = Vitals { beat, flow };
+            let seen = Observation::Unit(unit(ActiveState::Active, "running"));
+            assert_eq!(classify(&seen, &vitals, Host::Running), health);
+            let down = Observation::Unit(unit(ActiveState::Failed, "failed"));
+            assert!(matches!(classify(&down, &vitals, Host::Running), Health::Dead(_)));
+        }
+    }
+
+    #[test]
     fn a_masked_unit_that_still_runs_is_healthy() {
         assert_eq!(
             health(UnitSnapshot { load: LoadState::Masked, ..unit(ActiveState::Active, "running") }),
@@ -202,14 +247,17 @@ mod tests {
     fn nothing_is_dead_while_the_host_comes_or_goes() {
         for host in [Host::Starting, Host::Stopping] {
             let seen = Observation::Unit(unit(ActiveState::Failed, "failed"));
-            assert!(matches!(classify(&seen, host), Health::InTransition(_)), "{host:?}");
+            assert!(matches!(classify(&seen, &Vitals::default(), host), Health::InTransition(_)), "{host:?}");
         }
     }
 
     #[test]
     fn what_was_not_seen_is_unknown() {
         let seen = Observation::Failed("the bus does not answer".to_owned());
-        assert_eq!(classify(&seen, Host::Running), Health::Unknown("the bus does not answer".to_owned()));
+        assert_eq!(
+            classify(&seen, &Vitals::default(), Host::Running),
+            Health::Unknown("the bus does not answer".to_owned())
+        );
         assert!(matches!(health(unit(ActiveState::Other("odd".to_owned()), "")), Health::Unknown(_)));
     }
 }

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::classify::{Death, Health, Obstacle};
+use super::crowd::Crowd;
 use super::state::{Action, Ending, Episode, Event, Hold, Phase, Say, Wait, WorkerState};
-use crate::vocabulary::{InvocationId, Moment, Policy, RepairBy};
+use crate::vocabulary::{BlastRadius, InvocationId, Moment, Policy, Remedy, RepairBy};
 
 /// How long a crashed unit with `Restart=` is left to systemd, which passes through `failed` on its way to
 /// `auto-restart` within one turn of its loop (measured on systemd 252; a busy host gets some room).
@@ -16,6 +17,24 @@ const BACKOFF_MOST: Duration = Duration::from_secs(30);
 /// How much longer than its own timeout a relaunch may stay silent before it counts as failed.
 pub const LOST_AFTER: Duration = Duration::from_secs(10);
 
+/// From how many dead workers on they are brought back one after the other, spread over [`CROWD_SPREAD`].
+const CROWD: usize = 5;
+/// Over how long a crowd's repairs are spread.
+const CROWD_SPREAD: Duration = Duration::from_secs(2);
+/// How long a worker that runs and makes no progress is left, to see whether the others do not either.
+const LOOK_AROUND: Duration = Duration::from_secs(1);
+/// How often the brake is looked at again.
+const BRAKE_AGAIN: Duration = Duration::from_secs(10);
+
+/// The rungs below the relaunch that a worker's ladder has, each with the time in which progress has to be seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Rungs {
+    /// For a stuck worker.
+    pub nudge: Option<Duration>,
+    /// For one that nothing reaches.
+    pub repipe: Option<Duration>,
+}
+
 /// What a decision depends on besides the state.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms<'a> {
@@ -23,6 +42,26 @@ pub struct Terms<'a> {
     pub policy: &'a Policy,
     /// A number that differs from worker to worker, so that many that fell together do not retry together.
     pub salt: u64,
+    /// What depends on the worker.
+    pub blast_radius: BlastRadius,
+    /// Its gentle remedies.
+    pub rungs: Rungs,
+    /// The node's other workers at this moment.
+    pub crowd: Crowd,
+}
+
+/// A part of `full` that differs from worker to worker.
+fn spread(full: Duration, salt: u64) -> Duration {
+    // Knuth's multiplicative hash; quality does not matter, difference does.
+    let part = salt.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54;
+    full.mul_f64(f64::from(u16::try_from(part).unwrap_or(0)) / 1024.0)
+}
+
+/// How a worker that runs ails.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ailment {
+    Stuck,
+    DeliveryGap,
 }
 
 /// How long to wait after `failures` failed tries: doubling, and spread over the upper half by `salt`.
@@ -46,7 +85,7 @@ pub fn decide(
     match event {
         Event::Seen { health, invocation } => turn.seen(health, *invocation),
         Event::Done(ending) => turn.done(*ending),
-        Event::Ordered => turn.ordered(),
+        Event::Ordered(remedy) => turn.ordered(*remedy),
         Event::Hold(hold) => turn.hold(hold),
         Event::Release => turn.release(),
     }
@@ -77,25 +116,41 @@ impl Turn<'_> {
         }
         let (per, now) = (self.terms.policy.per, self.now);
         self.state.relaunches.retain(|at| now.since(*at) < per);
+        self.state.gentle.retain(|at| now.since(*at) < per);
     }
 
     fn seen(&mut self, health: &Health, invocation: Option<InvocationId>) {
         match self.state.phase.clone() {
             // One act at a time: whatever is seen meanwhile may be its own doing.
             Phase::Repairing { since, .. } => {
-                if self.now > since + self.terms.policy.start_timeout + LOST_AFTER {
+                if self.now >= since + self.terms.policy.start_timeout + LOST_AFTER {
                     self.done(Ending::Failed);
                 }
             }
             Phase::Settling { until, invocation: run, episode } => {
                 self.settling(health, invocation, until, run, episode);
             }
+            Phase::Verifying { until, remedy, episode } => self.verifying(health, until, remedy, episode),
             phase @ (Phase::Watching
             | Phase::Waiting { .. }
             | Phase::LeftToPeers
             | Phase::Quarantined { .. }
             | Phase::Stranded) => match health {
                 Health::Healthy => self.up(&phase, invocation),
+                // It is up, which is all that was waited for, unless the wait was about its progress.
+                Health::Blind(_) => match phase {
+                    Phase::Waiting { why: Wait::LookAround | Wait::Brake, .. } => {}
+                    Phase::Watching
+                    | Phase::Waiting { .. }
+                    | Phase::LeftToPeers
+                    | Phase::Repairing { .. }
+                    | Phase::Settling { .. }
+                    | Phase::Verifying { .. }
+                    | Phase::Quarantined { .. }
+                    | Phase::Stranded => self.up(&phase, invocation),
+                },
+                Health::Stuck(_) => self.ailing(&phase, Ailment::Stuck),
+                Health::DeliveryGap(_) => self.ailing(&phase, Ailment::DeliveryGap),
                 Health::Dead(death) => self.down(&phase, *death),
                 // Systemd is at it, or nothing is known: neither is a reason to act or to forget.
                 Health::InTransition(_) | Health::Unknown(_) => {}
@@ -116,7 +171,7 @@ impl Turn<'_> {
                 self.go(Phase::Watching);
             }
             // `seen` handles these two before it asks.
-            (Phase::Repairing { .. } | Phase::Settling { .. }, _) => {}
+            (Phase::Repairing { .. } | Phase::Settling { .. } | Phase::Verifying { .. }, _) => {}
         }
     }
 
@@ -139,6 +194,8 @@ impl Turn<'_> {
             Phase::Waiting { why: Wait::UndeclaredStop, .. } if death != Death::Stopped => {
                 self.found_dead(death)
             }
+            // It was waited for while it ran; it does not any more, and that is another story.
+            Phase::Waiting { why: Wait::LookAround | Wait::Brake, .. } => self.found_dead(death),
             Phase::Waiting { due, failures, .. } if self.now >= due => {
                 self.repair(Episode { failures, quarantined: false });
             }
@@ -146,8 +203,105 @@ impl Turn<'_> {
                 self.repair(Episode { failures, quarantined: true });
             }
             Phase::Waiting { .. } | Phase::Quarantined { .. } | Phase::LeftToPeers => {}
-            // `seen` handles these two before it asks.
-            Phase::Repairing { .. } | Phase::Settling { .. } => {}
+            // `seen` handles these before it asks.
+            Phase::Repairing { .. } | Phase::Settling { .. } | Phase::Verifying { .. } => {}
+        }
+    }
+
+    /// It runs and makes no progress.
+    fn ailing(&mut self, phase: &Phase, ailment: Ailment) {
+        if self.state.held(self.now).is_some() || self.terms.policy.repair_by == RepairBy::Nobody {
+            if !matches!(phase, Phase::Quarantined { .. }) {
+                self.go(Phase::Watching);
+            }
+            return;
+        }
+        match *phase {
+            Phase::Watching | Phase::Stranded => {
+                let (wait, why) = match self.terms.policy.repair_by {
+                    RepairBy::Node | RepairBy::Nobody => self.in_its_window(LOOK_AROUND, Wait::LookAround),
+                    RepairBy::Peer => (self.terms.policy.grace, Wait::Grace),
+                };
+                self.go(Phase::Waiting { due: self.now + wait, why, failures: 0 });
+            }
+            Phase::Waiting { due, why, failures } if self.now >= due => {
+                if self.terms.crowd.brake {
+                    if why != Wait::Brake {
+                        self.say(Say::Braked);
+                    }
+                    self.go(Phase::Waiting { due: self.now + BRAKE_AGAIN, why: Wait::Brake, failures });
+                } else {
+                    self.treat(ailment, Episode { failures, quarantined: false });
+                }
+            }
+            Phase::Quarantined { retry, failures } if self.now >= retry => {
+                self.treat(ailment, Episode { failures, quarantined: true });
+            }
+            Phase::Waiting { .. } | Phase::Quarantined { .. } | Phase::LeftToPeers => {}
+            // `seen` handles these before it asks.
+            Phase::Repairing { .. } | Phase::Settling { .. } | Phase::Verifying { .. } => {}
+        }
+    }
+
+    /// The next rung of the ladder: the gentle remedy once, then the relaunch.
+    fn treat(&mut self, ailment: Ailment, episode: Episode) {
+        let gentle = match ailment {
+            Ailment::Stuck => self.terms.rungs.nudge.map(|_| Remedy::Nudge),
+            Ailment::DeliveryGap => self.terms.rungs.repipe.map(|_| Remedy::Repipe),
+        };
+        let fresh = episode.failures == 0 && !episode.quarantined && self.state.gentle.len() < self.limit();
+        match gentle.filter(|_| fresh && self.terms.policy.repair_by == RepairBy::Node) {
+            Some(remedy) => {
+                self.say(Say::Ailing(remedy));
+                self.start(remedy, episode);
+            }
+            None => self.repair(episode),
+        }
+    }
+
+    /// A nudge or repipe was done: does it move again?
+    fn verifying(&mut self, health: &Health, until: Moment, remedy: Remedy, episode: Episode) {
+        match health {
+            Health::Healthy => {
+                self.say(Say::Resumed(remedy));
+                self.go(Phase::Watching);
+            }
+            Health::Dead(death) => {
+                self.go(Phase::Watching);
+                self.down(&Phase::Watching, *death);
+            }
+            Health::Stuck(_) | Health::DeliveryGap(_) if self.now >= until => self.no_help(remedy, episode),
+            Health::Blind(_) | Health::InTransition(_) | Health::Unknown(_) if self.now >= until => {
+                self.say(Say::Unverified(remedy));
+                self.go(Phase::Watching);
+            }
+            Health::Stuck(_)
+            | Health::DeliveryGap(_)
+            | Health::Blind(_)
+            | Health::InTransition(_)
+            | Health::Unknown(_) => {}
+        }
+    }
+
+    /// A gentle remedy failed or changed nothing: the ladder goes on, or ends where nobody is to act unasked.
+    fn no_help(&mut self, remedy: Remedy, episode: Episode) {
+        let failures = episode.failures.saturating_add(1);
+        let wait = backoff(failures, self.terms.salt);
+        self.say(Say::NoHelp(remedy, wait));
+        match self.terms.policy.repair_by {
+            RepairBy::Node => self.go(Phase::Waiting { due: self.now + wait, why: Wait::Backoff, failures }),
+            // Somebody ordered it, and the next step is theirs.
+            RepairBy::Peer | RepairBy::Nobody => self.go(Phase::Watching),
+        }
+    }
+
+    /// What nothing depends on may wait for its window; everything else does not.
+    fn in_its_window(&self, wait: Duration, why: Wait) -> (Duration, Wait) {
+        let window = self.terms.policy.repair_window;
+        if self.terms.blast_radius == BlastRadius::Auxiliary && window > wait {
+            (window, Wait::Window)
+        } else {
+            (wait, why)
         }
     }
 
@@ -167,13 +321,17 @@ impl Turn<'_> {
             }
             (RepairBy::Peer, _) => (policy.grace, Wait::Grace),
             (RepairBy::Node, Death::Crashed { systemd_may_restart: true }) => {
-                (SYSTEMD_FIRST, Wait::SystemdFirst)
+                self.in_its_window(SYSTEMD_FIRST, Wait::SystemdFirst)
             }
             (RepairBy::Node, Death::Crashed { .. } | Death::NeverStarted) => {
-                if !self.spent() {
-                    self.say(Say::RepairingAtOnce);
+                let (wait, why) = self.in_its_window(Duration::ZERO, Wait::Crowd);
+                if wait.is_zero() && self.terms.crowd.dead < CROWD {
+                    if !self.spent() {
+                        self.say(Say::RepairingAtOnce);
+                    }
+                    return self.repair(Episode::default());
                 }
-                return self.repair(Episode::default());
+                (wait.max(spread(CROWD_SPREAD, self.terms.salt)), why)
             }
         };
         self.go(Phase::Waiting { due: self.now + wait, why, failures: 0 });
@@ -189,17 +347,22 @@ impl Turn<'_> {
             self.say(Say::LeftToPeers);
             self.go(Phase::LeftToPeers);
         } else {
-            self.start(episode);
+            self.start(Remedy::Relaunch, episode);
         }
     }
 
-    fn start(&mut self, episode: Episode) {
-        self.state.relaunches.push(self.now);
+    fn start(&mut self, remedy: Remedy, episode: Episode) {
+        let limit = self.limit().max(1);
+        let acts = match remedy {
+            Remedy::Relaunch => &mut self.state.relaunches,
+            Remedy::Nudge | Remedy::Repipe => &mut self.state.gentle,
+        };
+        acts.push(self.now);
         // Retries in quarantine must not let the list grow beyond what the guard needs to know.
-        let surplus = self.state.relaunches.len().saturating_sub(self.limit().max(1));
-        self.state.relaunches.drain(..surplus);
-        self.actions.push(Action::Relaunch);
-        self.go(Phase::Repairing { since: self.now, episode });
+        let surplus = acts.len().saturating_sub(limit);
+        acts.drain(..surplus);
+        self.actions.push(Action::Act(remedy));
+        self.go(Phase::Repairing { since: self.now, remedy, episode });
     }
 
     /// Whether the flap guard allows no more.
@@ -212,11 +375,25 @@ impl Turn<'_> {
     }
 
     fn done(&mut self, ending: Ending) {
-        let Phase::Repairing { episode, .. } = self.state.phase else {
-            return; // The answer of a relaunch that was given up as lost.
+        let Phase::Repairing { remedy, episode, .. } = self.state.phase else {
+            return; // The answer of a remedy that was given up as lost.
+        };
+        let verify = match remedy {
+            Remedy::Nudge => self.terms.rungs.nudge,
+            Remedy::Repipe => self.terms.rungs.repipe,
+            Remedy::Relaunch => None,
         };
         match ending {
             Ending::Started(invocation) => self.settle(invocation, episode),
+            Ending::Sent => match verify {
+                Some(time) => self.go(Phase::Verifying { until: self.now + time, remedy, episode }),
+                // Nothing watches its progress, or the fleet file has changed meanwhile.
+                None => {
+                    self.say(Say::Unverified(remedy));
+                    self.go(Phase::Watching);
+                }
+            },
+            Ending::Failed if remedy != Remedy::Relaunch => self.no_help(remedy, episode),
             Ending::Failed => self.failed(episode),
             Ending::Refused(obstacle) => self.strand(obstacle),
             Ending::Untouched => self.go(Phase::Watching),
@@ -253,7 +430,8 @@ impl Turn<'_> {
         episode: Episode,
     ) {
         match health {
-            Health::Healthy => match seen {
+            // That it stays up is what a relaunch has to show. Whether it makes progress is seen in its own time.
+            Health::Healthy | Health::Blind(_) | Health::Stuck(_) | Health::DeliveryGap(_) => match seen {
                 Some(other) if other != run => self.settle(other, episode), // Restarted meanwhile: the time starts again.
                 _ if self.now >= until => {
                     self.say(Say::Recovered);
@@ -282,16 +460,16 @@ impl Turn<'_> {
         }
     }
 
-    fn ordered(&mut self) {
+    fn ordered(&mut self, remedy: Remedy) {
         let episode = match self.state.phase {
             Phase::Repairing { .. } => return, // It is in flight already; `admit` lets the order join it.
             Phase::Quarantined { failures, .. } => Episode { failures, quarantined: true },
-            Phase::Settling { episode, .. } => episode,
+            Phase::Settling { episode, .. } | Phase::Verifying { episode, .. } => episode,
             Phase::Watching | Phase::Waiting { .. } | Phase::LeftToPeers | Phase::Stranded => {
                 Episode::default()
             }
         };
-        self.start(episode);
+        self.start(remedy, episode);
     }
 
     fn hold(&mut self, hold: &Hold) {
@@ -316,6 +494,7 @@ impl Turn<'_> {
             | Phase::LeftToPeers
             | Phase::Repairing { .. }
             | Phase::Settling { .. }
+            | Phase::Verifying { .. }
             | Phase::Stranded => {}
         }
     }

@@ -1,9 +1,12 @@
 //! What was seen of one worker's unit. No judgement is in here.
 
+use serde::{Deserialize, Serialize};
+
 use crate::vocabulary::InvocationId;
 
 /// One look at a unit, or the reason why there is none.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Observation {
     /// The unit as systemd describes it.
     Unit(UnitSnapshot),
@@ -12,7 +15,8 @@ pub enum Observation {
 }
 
 /// A unit at one moment, from one coherent read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct UnitSnapshot {
     /// Whether systemd has a definition of the unit.
     pub load: LoadState,
@@ -23,21 +27,27 @@ pub struct UnitSnapshot {
     /// The service's Result: "success", "exit-code", "signal", "timeout", … It never says "start-limit-hit" on 252.
     pub result: String,
     /// The present or last run; none if the unit never ran in this boot or systemd has forgotten it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invocation: Option<InvocationId>,
     /// Whether a job is queued or running for the unit.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub job: bool,
     /// Whether the unit refuses to be started by hand (RefuseManualStart=yes).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub refuse_manual_start: bool,
     /// Whether systemd itself restarts it in some case (Restart= is not "no").
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub restarts_itself: bool,
     /// How the last run ended, if it has ended.
     pub stop: StopCause,
     /// How the main process of the last run ended, in words: "exit code 1", "signal 9 (KILL)".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<String>,
 }
 
 /// systemd's LoadState.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LoadState {
     /// "loaded": the unit file was read.
     Loaded,
@@ -58,7 +68,8 @@ pub enum LoadState {
 }
 
 /// systemd's ActiveState.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ActiveState {
     /// "active": it runs, or it is a oneshot that has done its work.
     Active,
@@ -81,7 +92,8 @@ pub enum ActiveState {
 }
 
 /// How a unit came to be down.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum StopCause {
     /// It never ran in this boot, as far as systemd remembers.
     Never,

@@ -1,14 +1,16 @@
-//! May an ordered relaunch be carried out? Decided before anything is touched.
+//! May an ordered remedy be carried out? Decided before anything is touched.
 
 use std::time::Duration;
 
 use super::classify::{Death, Health, Host, Obstacle};
 use super::state::{Phase, WorkerState};
-use crate::vocabulary::{InvocationId, Moment, Policy};
+use crate::vocabulary::{InvocationId, Moment, Policy, Remedy};
 
-/// What is wished with an ordered relaunch.
+/// What is wished with an ordered remedy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Wish {
+    /// Which remedy.
+    pub remedy: Remedy,
     /// Only if the worker still runs (or last ran) under this invocation.
     pub expect: Option<InvocationId>,
     /// Override a hold, a quarantine and the flap guard.
@@ -46,6 +48,10 @@ pub enum Objection {
     TooOften,
     /// systemd would refuse.
     NotStartable(Obstacle),
+    /// It does not run, so there is nothing to nudge.
+    NotRunning,
+    /// Another remedy is under way.
+    UnderWay(Remedy),
 }
 
 /// Admits an order or says why not. An order may act on a worker that cannot be observed: somebody else decided.
@@ -62,13 +68,20 @@ pub fn admit(
     if host == Host::Stopping {
         return Err(Objection::Leaving);
     }
-    if let Phase::Repairing { .. } = state.phase {
-        return Ok(Admitted::Join);
+    if let Phase::Repairing { remedy, .. } = state.phase {
+        return if remedy == wish.remedy { Ok(Admitted::Join) } else { Err(Objection::UnderWay(remedy)) };
     }
     // A fresh relaunch that is still settling counts as running even if the look at it is not in yet.
     let running = match (&state.phase, health) {
         (Phase::Settling { invocation, .. }, _) => Some(*invocation),
-        (_, Health::Healthy | Health::InTransition(_)) => invocation,
+        (
+            _,
+            Health::Healthy
+            | Health::Blind(_)
+            | Health::Stuck(_)
+            | Health::DeliveryGap(_)
+            | Health::InTransition(_),
+        ) => invocation,
         (_, Health::Dead(_) | Health::Unknown(_)) => None,
     };
     if let (Some(expected), Some(running)) = (wish.expect, running)
@@ -76,8 +89,24 @@ pub fn admit(
     {
         return Ok(Admitted::AlreadyRecovered(running));
     }
-    if let Health::Dead(Death::NotStartable(obstacle)) = health {
-        return Err(Objection::NotStartable(*obstacle));
+    match (health, wish.remedy) {
+        (Health::Dead(Death::NotStartable(obstacle)), Remedy::Relaunch) => {
+            return Err(Objection::NotStartable(*obstacle));
+        }
+        // The dead are never nudged.
+        (Health::Dead(_) | Health::InTransition(_) | Health::Unknown(_), Remedy::Nudge | Remedy::Repipe) => {
+            return Err(Objection::NotRunning);
+        }
+        (
+            Health::Healthy
+            | Health::Blind(_)
+            | Health::Stuck(_)
+            | Health::DeliveryGap(_)
+            | Health::InTransition(_)
+            | Health::Dead(_)
+            | Health::Unknown(_),
+            _,
+        ) => {}
     }
     if wish.force {
         return Ok(Admitted::Start);
@@ -92,7 +121,9 @@ pub fn admit(
     if state.quarantined() {
         return Err(Objection::Quarantined);
     }
-    if state.recent(policy, now) >= usize::try_from(policy.relaunches).unwrap_or(usize::MAX) {
+    if wish.remedy == Remedy::Relaunch
+        && state.recent(policy, now) >= usize::try_from(policy.relaunches).unwrap_or(usize::MAX)
+    {
         return Err(Objection::TooOften);
     }
     Ok(Admitted::Start)
@@ -130,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_second_order_joins_the_first() {
-        let phase = Phase::Repairing { since: NOW, episode: Episode::default() };
+        let phase = Phase::Repairing { since: NOW, remedy: Remedy::Relaunch, episode: Episode::default() };
         let state = WorkerState { phase, ..WorkerState::default() };
         assert_eq!(ask(&state, &CRASHED, Wish::default()), Ok(Admitted::Join));
     }

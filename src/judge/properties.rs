@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::vocabulary::{InvocationId, Moment, Policy, RepairBy};
+use crate::vocabulary::{BlastRadius, InvocationId, Moment, Policy, Remedy, RepairBy};
 
 /// One step of a story.
 #[derive(Debug, Clone)]
@@ -22,6 +22,9 @@ enum Step {
 fn health() -> impl Strategy<Value = Health> {
     prop_oneof![
         3 => Just(Health::Healthy),
+        1 => Just(Health::Blind("blind".to_owned())),
+        2 => Just(Health::Stuck("no beat".to_owned())),
+        2 => Just(Health::DeliveryGap("not draining".to_owned())),
         2 => Just(Health::InTransition("starting")),
         2 => Just(Health::Unknown("blind".to_owned())),
         3 => any::<bool>().prop_map(|s| Health::Dead(Death::Crashed { systemd_may_restart: s })),
@@ -37,9 +40,15 @@ fn step() -> impl Strategy<Value = Step> {
         3 => Just(Ending::Failed),
         1 => Just(Ending::Refused(Obstacle::NotFound)),
         1 => Just(Ending::Untouched),
+        2 => Just(Ending::Sent),
     ];
-    let wish = (proptest::option::of(0u8..4), any::<bool>())
-        .prop_map(|(run, force)| Wish { expect: run.map(|n| InvocationId::from_bytes([n; 16])), force });
+    let remedy =
+        prop_oneof![3 => Just(Remedy::Relaunch), 1 => Just(Remedy::Nudge), 1 => Just(Remedy::Repipe)];
+    let wish = (remedy, proptest::option::of(0u8..4), any::<bool>()).prop_map(|(remedy, run, force)| Wish {
+        remedy,
+        expect: run.map(|n| InvocationId::from_bytes([n; 16])),
+        force,
+    });
     prop_oneof![
         4 => (0u64..200_000).prop_map(Step::Pass),
         8 => (health(), 0u8..4).prop_map(|(health, run)| Step::Seen(health, run)),
@@ -61,10 +70,17 @@ fn policy() -> impl Strategy<Value = Policy> {
     })
 }
 
+fn rungs() -> impl Strategy<Value = Rungs> {
+    let time = || proptest::option::of((1u64..60).prop_map(Duration::from_secs));
+    (time(), time()).prop_map(|(nudge, repipe)| Rungs { nudge, repipe })
+}
+
 /// Plays a story and checks after each step what must hold after every step.
 struct Play {
     state: WorkerState,
     policy: Policy,
+    rungs: Rungs,
+    crowd: Crowd,
     now: Moment,
     in_flight: bool,
     last: (Health, u8),
@@ -73,25 +89,49 @@ struct Play {
 impl Play {
     fn feed(&mut self, event: &Event) -> Vec<Action> {
         let before = self.state.clone();
-        let (state, actions) = decide(&before, event, Terms { policy: &self.policy, salt: 3 }, self.now);
-        let acts = actions.iter().filter(|action| **action == Action::Relaunch).count();
-        assert!(acts <= 1);
-        if acts == 1 {
+        let terms = Terms {
+            policy: &self.policy,
+            salt: 3,
+            blast_radius: BlastRadius::Normal,
+            rungs: self.rungs,
+            crowd: self.crowd,
+        };
+        let (state, actions) = decide(&before, event, terms, self.now);
+        let acts: Vec<Remedy> = actions
+            .iter()
+            .filter_map(|action| match action {
+                Action::Act(remedy) => Some(*remedy),
+                Action::Say(_) => None,
+            })
+            .collect();
+        assert!(acts.len() <= 1);
+        if let Some(remedy) = acts.first() {
             assert!(!self.in_flight, "two actions in flight after {event:?} on {before:?}");
             assert!(matches!(state.phase, Phase::Repairing { .. }), "every action is awaited");
             self.in_flight = true;
             if let Event::Seen { health, .. } = event {
-                assert!(matches!(health, Health::Dead(_)), "acted on {health:?}");
+                match health {
+                    Health::Dead(_) => assert_eq!(*remedy, Remedy::Relaunch, "the dead are never nudged"),
+                    Health::Stuck(_) => assert_ne!(*remedy, Remedy::Repipe),
+                    Health::DeliveryGap(_) => assert_ne!(*remedy, Remedy::Nudge),
+                    Health::Healthy | Health::Blind(_) | Health::InTransition(_) | Health::Unknown(_) => {
+                        panic!("acted on {health:?}")
+                    }
+                }
                 assert!(state.held(self.now).is_none(), "acted against a hold");
                 assert_ne!(self.policy.repair_by, RepairBy::Nobody, "acted although told not to");
                 let spent = before.recent(&self.policy, self.now) >= self.policy.relaunches as usize;
-                assert!(!spent || before.quarantined(), "acted beyond the flap guard");
+                let gentle = *remedy != Remedy::Relaunch;
+                assert!(gentle || !spent || before.quarantined(), "acted beyond the flap guard");
+                let braked = self.crowd.brake && !matches!(health, Health::Dead(_)) && !before.quarantined();
+                assert!(!braked, "acted against the brake");
             }
         }
-        if let Phase::Settling { .. } = state.phase {
+        if let Phase::Settling { .. } | Phase::Verifying { .. } = state.phase {
             self.in_flight = false; // The verification is on.
         }
-        assert!(state.relaunches.len() <= self.policy.relaunches as usize, "the history is bounded");
+        let limit = self.policy.relaunches as usize;
+        assert!(state.relaunches.len() <= limit && state.gentle.len() <= limit, "the history is bounded");
         if let Some(wake) = state.wake(&self.policy) {
             assert!(wake <= self.now + Duration::from_secs(3600), "everything planned comes within the hour");
         }
@@ -117,7 +157,7 @@ impl Play {
                 let admitted =
                     admit(&self.state, &self.last.0, Some(run), Host::Running, *wish, &self.policy, self.now);
                 if admitted == Ok(Admitted::Start) {
-                    self.feed(&Event::Ordered);
+                    self.feed(&Event::Ordered(wish.remedy));
                 }
             }
             Step::Hold(ms) => {
@@ -136,7 +176,7 @@ impl Play {
 
     fn look(&mut self) -> Vec<Action> {
         if let Phase::Repairing { since, .. } = self.state.phase
-            && self.now > since + self.policy.start_timeout + LOST_AFTER
+            && self.now >= since + self.policy.start_timeout + LOST_AFTER
         {
             self.in_flight = false; // Given up as lost.
         }
@@ -150,10 +190,17 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 100_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_invariants_hold_in_every_story(policy in policy(), steps in prop::collection::vec(step(), 1..40)) {
+    fn the_invariants_hold_in_every_story(
+        policy in policy(),
+        rungs in rungs(),
+        brake in prop::bool::weighted(0.2),
+        steps in prop::collection::vec(step(), 1..40),
+    ) {
         let mut play = Play {
             state: WorkerState::default(),
             policy,
+            rungs,
+            crowd: Crowd { dead: 0, brake },
             now: Moment::from_millis(1_000_000),
             in_flight: false,
             last: (Health::Unknown("not yet".to_owned()), 0),
@@ -178,6 +225,52 @@ proptest! {
 
 }
 
+/// A worker that ran well is read at even pace and stands still from some moment on: when its class says so.
+fn found_after(limit: u64, polls: u64, ticks_before: u64, blind_at: Option<u64>) -> u64 {
+    let (mut track, every) = (Track::default(), limit / polls);
+    for tick in 0.. {
+        let now = Moment::from_millis(tick * every);
+        let reading = match (tick, blind_at) {
+            (tick, Some(at)) if tick == ticks_before + at => Reading::Failed("away".to_owned()),
+            (tick, _) => Reading::Mark(tick.min(ticks_before)),
+        };
+        let failed = matches!(reading, Reading::Failed(_));
+        let pulse = track.take(reading, Duration::from_millis(limit), "no beat", now);
+        assert_eq!(failed, matches!(pulse, Pulse::Unseen(_)), "what could not be read is not guessed");
+        if let Pulse::Still(_) = pulse {
+            return (tick - ticks_before) * every;
+        }
+    }
+    unreachable!("the ticks have no end")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_stands_still_is_found_within_its_limit_and_two_looks_and_not_before(
+        limit in 1_000u64..600_000,
+        polls in 3u64..20,
+        before in 0u64..50,
+        blind in 1u64..3,
+    ) {
+        let every = limit / polls;
+        let after = found_after(limit, polls, before, None);
+        prop_assert!((limit..=limit + 2 * every).contains(&after), "{after}");
+        // One blind look, and it gets the whole time again.
+        let after = found_after(limit, polls, before, Some(blind));
+        prop_assert!((limit + blind * every..=limit + (blind + 3) * every).contains(&after), "{after}");
+    }
+
+    #[test]
+    fn the_signs_decide_nothing_about_a_unit_that_is_not_up(still in any::<bool>(), flow in any::<bool>()) {
+        let pulse = |still: bool| if still { Pulse::Still("x".to_owned()) } else { Pulse::Unseen("y".to_owned()) };
+        let vitals = Vitals { beat: pulse(still), flow: pulse(flow) };
+        let seen = Observation::Failed("the bus is away".to_owned());
+        prop_assert!(matches!(classify(&seen, &vitals, Host::Running), Health::Unknown(_)));
+    }
+}
+
 proptest! {
     // Each of these plays two hours second by second.
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
@@ -188,6 +281,8 @@ proptest! {
         let mut play = Play {
             state: WorkerState::default(),
             policy,
+            rungs: Rungs::default(),
+            crowd: Crowd::default(),
             now: Moment::from_millis(1_000_000),
             in_flight: false,
             last: (Health::Unknown("not yet".to_owned()), 0),
@@ -203,7 +298,7 @@ proptest! {
                 play.in_flight = false;
                 play.feed(&Event::Done(Ending::Failed));
             }
-            if play.look().contains(&Action::Relaunch) && second >= 3600 {
+            if play.look().contains(&Action::Act(Remedy::Relaunch)) && second >= 3600 {
                 tries += 1;
             }
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::classify::{Health, Obstacle};
-use crate::vocabulary::{InvocationId, Moment, Policy};
+use crate::vocabulary::{InvocationId, Moment, Policy, Remedy};
 
 /// Everything that the judge remembers of one worker. It is saved at each change, so that a restart of the supervisor
 /// forgets neither holds nor the flap guard.
@@ -17,6 +17,9 @@ pub struct WorkerState {
     pub hold: Option<Hold>,
     /// The relaunches of the flap guard's window, oldest first, whoever ordered them.
     pub relaunches: Vec<Moment>,
+    /// The nudges and repipes of the same window. One that is needed again and again is no remedy.
+    #[serde(default)]
+    pub gentle: Vec<Moment>,
 }
 
 /// What is being done about a worker. Counters live inside the phases that need them.
@@ -37,10 +40,13 @@ pub enum Phase {
     },
     /// Dead, and left to the watchers by the fleet file.
     LeftToPeers,
-    /// A relaunch is in flight; it is the only one.
+    /// A remedy is in flight; it is the only one.
     Repairing {
         /// Since when.
         since: Moment,
+        /// Which.
+        #[serde(default)]
+        remedy: Remedy,
         /// The episode so far.
         episode: Episode,
     },
@@ -50,6 +56,15 @@ pub enum Phase {
         until: Moment,
         /// The run that has to stay up.
         invocation: InvocationId,
+        /// The episode so far.
+        episode: Episode,
+    },
+    /// A nudge or repipe is done; progress has to be seen until `until`.
+    Verifying {
+        /// Until when.
+        until: Moment,
+        /// Which it was.
+        remedy: Remedy,
         /// The episode so far.
         episode: Episode,
     },
@@ -78,6 +93,14 @@ pub enum Wait {
     Backoff,
     /// It is on hold; it is brought back when the hold ends, or is released.
     Hold,
+    /// Many fell at once; they are brought back one after the other.
+    Crowd,
+    /// Nothing depends on it: its repair window.
+    Window,
+    /// It runs and makes no progress; a moment is left to see whether others do not either.
+    LookAround,
+    /// Most of the node's workers make no progress at once: the cause is common, and restarting them would not mend it.
+    Brake,
 }
 
 /// An episode of trouble, from the first relaunch until the worker stays up.
@@ -110,10 +133,10 @@ pub enum Event {
         /// The run that was looked at.
         invocation: Option<InvocationId>,
     },
-    /// The relaunch in flight ended.
+    /// The remedy in flight ended.
     Done(Ending),
-    /// A relaunch was ordered, and [`super::admit`] let it pass.
-    Ordered,
+    /// A remedy was ordered, and [`super::admit`] let it pass.
+    Ordered(Remedy),
     /// Somebody declares that the worker may be down for a while.
     Hold(Hold),
     /// Somebody ends a hold or a quarantine.
@@ -121,7 +144,8 @@ pub enum Event {
 }
 
 /// How a relaunch ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Ending {
     /// The unit runs under this new invocation.
     Started(InvocationId),
@@ -131,13 +155,15 @@ pub enum Ending {
     Refused(Obstacle),
     /// systemd refused to stop it first, and it runs on.
     Untouched,
+    /// The nudge or repipe was carried out; what it does has to be seen.
+    Sent,
 }
 
 /// What is to be done; the supervisor carries it out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Relaunch the worker now. A [`Event::Done`] must follow.
-    Relaunch,
+    /// Do this to the worker now. A [`Event::Done`] must follow.
+    Act(Remedy),
     /// Tell people.
     Say(Say),
 }
@@ -161,6 +187,16 @@ pub enum Say {
     StillQuarantined(Duration),
     /// It stayed up.
     Recovered,
+    /// It makes progress again after this.
+    Resumed(Remedy),
+    /// It makes no progress, and this is tried first.
+    Ailing(Remedy),
+    /// This did not help; the next rung of the ladder is tried in this time.
+    NoHelp(Remedy, Duration),
+    /// Whether this helped cannot be seen.
+    Unverified(Remedy),
+    /// Most workers of the node fell into the same class at once: nothing is done until that changes.
+    Braked,
     /// Somebody else brought it back before the repair was due.
     CameBack,
     /// Down, and systemd would refuse to start it.
@@ -180,7 +216,11 @@ impl WorkerState {
         match &self.phase {
             Phase::Quarantined { .. } => true,
             Phase::Repairing { episode, .. } | Phase::Settling { episode, .. } => episode.quarantined,
-            Phase::Watching | Phase::Waiting { .. } | Phase::LeftToPeers | Phase::Stranded => false,
+            Phase::Watching
+            | Phase::Waiting { .. }
+            | Phase::LeftToPeers
+            | Phase::Verifying { .. }
+            | Phase::Stranded => false,
         }
     }
 
@@ -193,7 +233,7 @@ impl WorkerState {
     pub fn wake(&self, policy: &Policy) -> Option<Moment> {
         let phase = match &self.phase {
             Phase::Waiting { due, .. } => Some(*due),
-            Phase::Settling { until, .. } => Some(*until),
+            Phase::Settling { until, .. } | Phase::Verifying { until, .. } => Some(*until),
             Phase::Quarantined { retry, .. } => Some(*retry),
             Phase::Repairing { since, .. } => Some(*since + policy.start_timeout + super::LOST_AFTER),
             Phase::Watching | Phase::LeftToPeers | Phase::Stranded => None,
@@ -206,10 +246,10 @@ impl WorkerState {
     #[must_use]
     pub fn taken_over(mut self) -> Self {
         self.phase = match self.phase {
-            Phase::Repairing { since, episode: Episode { failures, quarantined: true } } => {
+            Phase::Repairing { since, episode: Episode { failures, quarantined: true }, .. } => {
                 Phase::Quarantined { retry: since, failures }
             }
-            Phase::Repairing { .. } => Phase::Watching,
+            Phase::Repairing { .. } | Phase::Verifying { .. } => Phase::Watching,
             kept @ (Phase::Watching
             | Phase::Waiting { .. }
             | Phase::LeftToPeers

@@ -1,5 +1,6 @@
 //! What must be so before a lane takes its first task: it is alone, and its rights are those its mode needs.
 
+use std::cell::Cell;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -102,6 +103,7 @@ async fn sudo() -> Result<(), GuardError> {
 pub(super) struct RunLock {
     path: PathBuf,
     file: File,
+    stays: Cell<bool>,
 }
 
 impl RunLock {
@@ -112,7 +114,12 @@ impl RunLock {
         File::options().write(true).create_new(true).open(&path)?;
         let file = File::open(&path)?;
         file.try_lock()?;
-        Ok(Self { path, file })
+        Ok(Self { path, file, stays: Cell::new(false) })
+    }
+
+    /// Whether its file is to be there after us, because the command may outlive this process.
+    pub(super) fn stays(&self, yes: bool) {
+        self.stays.set(yes);
     }
 
     /// What the command gets as standard input.
@@ -136,7 +143,9 @@ impl RunLock {
 impl Drop for RunLock {
     fn drop(&mut self) {
         // If it stays, the next run removes it.
-        let _ = fs::remove_file(&self.path);
+        if !self.stays.get() {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 

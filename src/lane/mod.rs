@@ -17,6 +17,7 @@ mod serve;
 mod shared;
 mod sign;
 mod signer;
+mod status;
 mod task;
 mod worker;
 
@@ -30,4 +31,4 @@ pub use says::{EXECUTED, TRANSITION};
 pub use sign::{Context, TaskKeys, seal};
 pub use signer::{Signer, SignerError, TASK_KEY_FILE};
 pub use task::{Envelope, MAX_TASK, Task};
-pub use worker::{LaneError, Setup, work};
+pub use worker::{LaneError, Reload, Setup, work};

@@ -4,11 +4,15 @@ use std::rc::Rc;
 
 use super::recover::recover;
 use super::serve::serve;
-use super::shared::{Shared, Trouble, hash_of};
+use super::shared::{DEAF, Shared, Trouble, hash_of};
 use crate::queue::{Claimer, Piece, QueueError};
+use crate::vocabulary::human;
 
 /// How long a full server is left alone when it had nothing to claim.
 const FULL: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// How often a deaf lane comes round.
+const DEAF_PASS: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Runs until the lane leaves.
 pub(super) async fn pipe(shared: Rc<Shared>) {
@@ -16,6 +20,7 @@ pub(super) async fn pipe(shared: Rc<Shared>) {
         shared.rebuild.set(false);
         let ended = session(&shared).await;
         shared.desk.borrow_mut().take();
+        shared.waiting.set(None);
         shared.passed();
         if let Err(trouble) = ended {
             shared.enter(state_of(&trouble), true, format!("taking no tasks: {trouble}"));
@@ -72,6 +77,10 @@ async fn serve_all(shared: &Rc<Shared>, claimer: &mut Claimer) -> Result<(), Tro
         if shared.rebuild.get() {
             return Ok(());
         }
+        if shared.is_deaf() {
+            play_deaf(shared).await;
+            continue;
+        }
         // A slot first: what is claimed is begun at once.
         let permit = tokio::select! {
             permit = shared.slots.clone().acquire_owned() => permit,
@@ -81,13 +90,14 @@ async fn serve_all(shared: &Rc<Shared>, claimer: &mut Claimer) -> Result<(), Tro
         let Ok(permit) = permit else { continue };
         let Some(raw) = claim(shared, claimer).await? else {
             shared.backoff.borrow_mut().reset();
+            shared.waiting.set(Some(0));
             if shared.busy() == 0 {
                 shared.ledger.tidy()?;
             }
             continue;
         };
         let hash = hash_of(&raw);
-        if shared.leaving.get() || shared.rebuild.get() {
+        if shared.leaving.get() || shared.rebuild.get() || shared.is_deaf() {
             if let Some(desk) = shared.desk() {
                 desk.put_back(Piece { raw: &raw, hash: &hash }).await?;
             }
@@ -99,6 +109,19 @@ async fn serve_all(shared: &Rc<Shared>, claimer: &mut Claimer) -> Result<(), Tro
         }
         tokio::task::spawn_local(serve(shared.clone(), raw, hash, permit));
     }
+}
+
+/// One pass of a lane that rehearses to be cut off from its queue: it is well in every respect, and takes nothing.
+async fn play_deaf(shared: &Rc<Shared>) {
+    let text = format!(
+        "deaf, for a rehearsal: taking no tasks from {} until SIGHUP, at most for {}",
+        shared.queue,
+        human(DEAF)
+    );
+    shared.enter("deaf", true, text);
+    // Nobody claims, so nobody knows whether something waits: it is asked.
+    shared.waiting.set(None);
+    shared.wait_or_poke(DEAF_PASS).await;
 }
 
 async fn claim(shared: &Rc<Shared>, claimer: &mut Claimer) -> Result<Option<Vec<u8>>, Trouble> {
@@ -124,9 +147,13 @@ async fn claim(shared: &Rc<Shared>, claimer: &mut Claimer) -> Result<Option<Vec<
 /// States that are told apart: each is said once when it is entered.
 fn state_of(trouble: &Trouble) -> &'static str {
     match trouble {
-        Trouble::Queue(QueueError::Late { .. } | QueueError::Unreachable { .. } | QueueError::Url { .. }) => {
-            "away"
-        }
+        Trouble::Queue(
+            QueueError::Late { .. }
+            | QueueError::Unreachable { .. }
+            | QueueError::NoMaster { .. }
+            | QueueError::Authority { .. }
+            | QueueError::Url { .. },
+        ) => "away",
         Trouble::Queue(QueueError::Denied { .. }) => "denied",
         Trouble::Queue(QueueError::Full { .. }) => "full",
         Trouble::Queue(QueueError::ReadOnly { .. }) => "read-only",

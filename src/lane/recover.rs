@@ -5,6 +5,7 @@ use std::rc::Rc;
 use serde::{Deserialize, Serialize};
 
 use super::ledger::{Begun, Known};
+use super::refusal::{Refusal, RefusalCode};
 use super::result::{Status, TaskResult};
 use super::shared::{Shared, Trouble, hash_of};
 use crate::queue::{Desk, Piece};
@@ -82,12 +83,21 @@ pub(super) async fn recover(shared: &Rc<Shared>, desk: &Desk) -> Result<(), Trou
             break;
         }
         for (hash, id, result) in open {
+            // Until the first time through they are all of a lane before this one, which may have died between writing a
+            // result into its ledger and the journal. Said twice is better than never: prove tells the two apart.
+            if !shared.recovered.get()
+                && let Ok(result) = serde_json::from_str::<TaskResult>(&result)
+            {
+                shared.says.task_again(&result);
+            }
             let raw = held.iter().find(|(held, _)| *held == hash).map_or(&[][..], |(_, raw)| raw);
             desk.finish(Piece { raw, hash: &hash }, &id, Some(&result), None).await?;
+            // Closed at once, or this would never end while the journal does not follow.
             shared.ledger.published(&hash)?;
             shared.passed();
         }
     }
+    shared.recovered.set(true);
     // Newest first: each is put in front of those before it.
     for (hash, raw) in &held {
         shared.passed();
@@ -106,8 +116,9 @@ async fn settle(shared: &Rc<Shared>, desk: &Desk, piece: Piece<'_>) -> Result<()
     };
     match fate(known, mark.as_ref(), &shared.owner.id) {
         Fate::Publish { id, result } => {
-            desk.finish(piece, &id, result.as_deref(), None).await?;
-            shared.ledger.published(piece.hash)?;
+            let result = result.unwrap_or_else(|| forgotten(shared, &id));
+            desk.finish(piece, &id, Some(&result), None).await?;
+            shared.published(piece.hash)?;
         }
         Fate::Again => {
             if let Some(mark) = mark.filter(|mark| mark.owner != shared.owner.id) {
@@ -119,6 +130,15 @@ async fn settle(shared: &Rc<Shared>, desk: &Desk, piece: Piece<'_>) -> Result<()
         Fate::Interrupted(begun) => interrupted(shared, desk, piece, &begun).await?,
     }
     Ok(())
+}
+
+/// The answer to a task whose own is so old that the ledger no longer has it. If Redis still does, that one stays.
+pub(super) fn forgotten(shared: &Rc<Shared>, id: &str) -> String {
+    let why = "it was answered before, and that answer is no longer kept here; it is not run again";
+    shared.json(&TaskResult {
+        refusal: Some(Refusal::new(RefusalCode::Replayed, why)),
+        ..shared.result(id.to_owned(), None, Status::Refused)
+    })
 }
 
 /// A mark that cannot be read says that the task was begun and nothing else: then it must not be run.
@@ -157,7 +177,7 @@ pub(super) async fn interrupted(
     shared.ledger.finish(piece.hash, begun, &json)?;
     shared.says.task(&result);
     desk.finish(piece, &begun.id, Some(&json), dead.as_deref()).await?;
-    shared.ledger.published(piece.hash)?;
+    shared.published(piece.hash)?;
     shared.count(&result);
     Ok(())
 }

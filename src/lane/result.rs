@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::refusal::Refusal;
 use crate::catalog::Mode;
 use crate::vocabulary::NodeName;
+pub use crate::vocabulary::TaskStatus as Status;
 
 /// The answer to one task; every task gets exactly one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,38 +40,6 @@ pub struct TaskResult {
     pub at: String,
 }
 
-/// How a task ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    /// The command ended with exit code 0.
-    Ok,
-    /// It ended with another one, or could not be started.
-    Failed,
-    /// It was ended by a signal that the lane did not send.
-    Killed,
-    /// It took longer than its action may, and was ended.
-    TimedOut,
-    /// It was not run.
-    Refused,
-    /// The lane died while it ran; what it had done by then is not known.
-    Interrupted,
-}
-
-impl Status {
-    /// As in the result and in the journal.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Failed => "failed",
-            Self::Killed => "killed",
-            Self::TimedOut => "timed_out",
-            Self::Refused => "refused",
-            Self::Interrupted => "interrupted",
-        }
-    }
-}
-
 /// What a command did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -83,6 +52,10 @@ pub struct Ran {
     pub timed_out: bool,
     /// Whether something that it had started was still there after it, and was killed.
     pub left_behind: bool,
+    /// Whether it had not ended when this was written, although it was told to: it runs with other rights, or hangs in the
+    /// kernel. Its lane runs nothing beside it.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub beyond: bool,
     /// How long it ran, in ms.
     pub took_ms: u64,
     /// What it wrote to standard output.

@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep_until};
 
 use super::output::Kept;
@@ -26,7 +26,6 @@ const ENVIRONMENT: [(&str, &str); 2] =
     [("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"), ("LANG", "C.UTF-8")];
 
 /// What to run and for how long.
-#[derive(Debug)]
 pub(super) struct Order<'a> {
     /// Program (an absolute path) and arguments.
     pub(super) argv: &'a [String],
@@ -36,6 +35,8 @@ pub(super) struct Order<'a> {
     pub(super) grace: Duration,
     /// What it gets as standard input: nothing to read.
     pub(super) stdin: Stdio,
+    /// Hears that it is over its time and was told to end.
+    pub(super) late: &'a dyn Fn(),
 }
 
 /// Where a run is.
@@ -45,7 +46,8 @@ enum Phase {
     Running,
     /// Told to end.
     Terminating,
-    /// Killed, but a process of another user (`sudo`) is not ours to kill: then only its own end ends it.
+    /// Killed. What runs with other rights (`sudo`) is not ours to kill, and nobody can be killed inside the kernel; after one
+    /// more grace the answer does not wait for it any longer.
     Killing,
     /// It has ended; the rest of its output is read.
     Draining,
@@ -53,12 +55,12 @@ enum Phase {
     Clearing,
 }
 
-/// Runs a command in a process group of its own and waits for its end. It always comes back, unless the command
-/// outlives SIGKILL or belongs to another user; then running something else beside it would be worse than to wait.
+/// Runs a command in a process group of its own and waits for its end, or until two graces after its time is over. Then what
+/// has not ended comes back as well: its run can be answered, and nothing may be run beside it before it has.
 ///
 /// # Errors
 /// It could not be started.
-pub(super) async fn run(order: Order<'_>) -> io::Result<Ran> {
+pub(super) async fn run(order: Order<'_>) -> io::Result<(Ran, Option<Beyond>)> {
     let (program, args) = order.argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let began = Instant::now();
     let mut child = Command::new(program)
@@ -74,6 +76,7 @@ pub(super) async fn run(order: Order<'_>) -> io::Result<Ran> {
     let group = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
     let (mut stdout, mut stderr) = (Kept::default(), Kept::default());
     let (mut status, mut timed_out, mut left_behind, mut ended) = (None::<ExitStatus>, false, false, began);
+    let mut beyond = false;
     {
         let (out, err) = (child.stdout.take(), child.stderr.take());
         let mut reading = pin!(async { tokio::join!(read(out, &mut stdout), read(err, &mut stderr)) });
@@ -92,12 +95,17 @@ pub(super) async fn run(order: Order<'_>) -> io::Result<Ran> {
                 () = sleep_until(until) => match phase {
                     Phase::Running => {
                         timed_out = true;
+                        (order.late)();
                         signal(group, Signal::SIGTERM);
                         (phase, until) = (Phase::Terminating, until + order.grace);
                     }
-                    Phase::Terminating | Phase::Killing => {
+                    Phase::Terminating => {
                         signal(group, Signal::SIGKILL);
                         (phase, until) = (Phase::Killing, Instant::now() + order.grace);
+                    }
+                    Phase::Killing => {
+                        (beyond, ended) = (true, Instant::now());
+                        break;
                     }
                     Phase::Draining => {
                         left_behind = signal(group, Signal::SIGKILL);
@@ -110,16 +118,57 @@ pub(super) async fn run(order: Order<'_>) -> io::Result<Ran> {
         }
     }
     // Whoever closed the pipe and stayed.
-    left_behind |= signal(group, Signal::SIGKILL);
-    Ok(Ran {
+    left_behind |= !beyond && signal(group, Signal::SIGKILL);
+    // sudo itself can be killed, what it runs as root cannot: that goes on without it.
+    beyond |= timed_out && !gone(group, DRAIN).await;
+    let ran = Ran {
         exit_code: status.and_then(|status| status.code()),
         signal: status.and_then(|status| status.signal()),
         timed_out,
         left_behind,
+        beyond,
         took_ms: (ended - began).as_millis().try_into().unwrap_or(u64::MAX),
         stdout: stdout.into_output(),
         stderr: stderr.into_output(),
-    })
+    };
+    Ok((ran, beyond.then_some(Beyond { child, group })))
+}
+
+/// A command that has not ended although it was told to.
+#[derive(Debug)]
+pub(super) struct Beyond {
+    child: Child,
+    group: Option<Pid>,
+}
+
+impl Beyond {
+    /// Waits for its end at most so long, after another attempt to kill it. True if it and all that it has started have ended.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(super) async fn ends(&mut self, within: Duration) -> bool {
+        signal(self.group, Signal::SIGKILL);
+        tokio::time::timeout(within, async {
+            // What is not waited for stays in the group as what is left of it.
+            let _ = self.child.wait().await;
+            while !gone(self.group, within).await {}
+        })
+        .await
+        .is_ok()
+    }
+}
+
+/// Whether nothing of the group is left, looked for at most so long.
+async fn gone(group: Option<Pid>, within: Duration) -> bool {
+    const LOOK: Duration = Duration::from_millis(20);
+    let until = Instant::now() + within;
+    while group.is_some_and(|group| !matches!(killpg(group, None), Err(Errno::ESRCH))) {
+        if Instant::now() >= until {
+            return false;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    true
 }
 
 /// Signals the whole group. True if there was one left.

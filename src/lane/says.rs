@@ -1,7 +1,7 @@
 //! What a lane says: into the journal if there is one, else to standard error. From a thread of its own, because journald
 //! may be stopped, and a lane must not stop with it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io::{self, Write as _};
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use super::result::TaskResult;
 use crate::catalog::Mode;
 pub use crate::journal::{EXECUTED, TRANSITION};
+use crate::queue::CANARY;
 use crate::vocabulary::printable;
 
 /// How many lines wait for journald.
@@ -34,6 +35,8 @@ struct Line {
     warning: bool,
     text: String,
     task: Option<TaskFields>,
+    /// How many lines before this one are missing.
+    gap: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -42,6 +45,8 @@ struct TaskFields {
     action: String,
     status: &'static str,
     code: Option<&'static str>,
+    /// Whether it is said for a lane that died before it could.
+    recovered: Option<&'static str>,
 }
 
 enum Post {
@@ -62,6 +67,9 @@ struct Recent {
 pub(super) struct Says {
     to: SyncSender<Post>,
     lost: Arc<AtomicU64>,
+    /// How many lines were handed over, and how many of these are written.
+    posted: Cell<u64>,
+    written: Arc<AtomicU64>,
     recent: RefCell<Recent>,
 }
 
@@ -70,27 +78,41 @@ impl Says {
     pub(super) fn start(lane: Mode, node: &str, queue: &str) -> io::Result<Self> {
         let (to, from) = sync_channel(QUEUE);
         let lost = Arc::<AtomicU64>::default();
+        let written = Arc::<AtomicU64>::default();
         let mut sink = Sink {
             lane: lane.name(),
             node: node.to_owned(),
             queue: queue.to_owned(),
             dispatch: None,
             lost: lost.clone(),
+            written: written.clone(),
         };
         thread::Builder::new()
             .name("journal".to_owned())
             .stack_size(256 * 1024)
             .spawn(move || sink.run(&from))?;
-        Ok(Self { to, lost, recent: RefCell::default() })
+        Ok(Self { to, lost, posted: Cell::default(), written, recent: RefCell::default() })
     }
 
     /// What became of a task. Only what was run is called executed.
     pub(super) fn task(&self, result: &TaskResult) {
+        self.task_of(result, false);
+    }
+
+    /// The same for a lane before this one, which may have died before it could say so. Whoever reads it must not count the
+    /// two as two.
+    pub(super) fn task_again(&self, result: &TaskResult) {
+        self.task_of(result, true);
+    }
+
+    fn task_of(&self, result: &TaskResult, again: bool) {
         let action = result.action.clone().unwrap_or_else(|| "?".to_owned());
         let status = result.status.name();
-        let text = match (&result.refusal, &result.ran, &result.note) {
+        let mut text = match (&result.refusal, &result.ran, &result.note) {
             (Some(refusal), _, _) => format!("refused action={action} code={}", refusal.text),
             (None, Some(_), _) => format!("executed action={action} status={status}"),
+            // There is nothing to run for a canary: it was done all the same.
+            (None, None, None) if action == CANARY => format!("executed action={action} status={status}"),
             (None, None, note) => {
                 format!(
                     "not executed action={action} status={status}: {}",
@@ -99,8 +121,15 @@ impl Says {
             }
         };
         let code = result.refusal.as_ref().map(|refusal| refusal.code.name());
-        let task = TaskFields { id: result.id.clone(), action, status, code };
-        self.post(Line { warning: code.is_some(), text, task: Some(task) });
+        let recovered = again.then(|| {
+            let run = result.invocation.as_deref().unwrap_or("that is not known");
+            text.push_str(&format!(
+                " (recovered: said for run {run} of this lane, which may have died before it could)"
+            ));
+            "1"
+        });
+        let task = TaskFields { id: result.id.clone(), action, status, code, recovered };
+        self.post(Line { warning: code.is_some(), text, task: Some(task), gap: None });
     }
 
     /// What the lane has to say about itself. After five lines in a minute only the last is kept, for later.
@@ -112,6 +141,11 @@ impl Says {
             }
         }
         self.catch_up();
+    }
+
+    /// What the lane answers to somebody's own doing, however much it has said in this minute.
+    pub(super) fn reply(&self, warning: bool, text: String) {
+        self.post(Line { warning, text, task: None, gap: None });
     }
 
     /// Says what was kept, once the minute is over: the present state is never left unsaid for long.
@@ -131,16 +165,27 @@ impl Says {
             }
             (warning, text)
         };
-        self.post(Line { warning, text, task: None });
+        self.post(Line { warning, text, task: None, gap: None });
     }
 
     fn post(&self, line: Line) {
         match self.to.try_send(Post::Line(Box::new(line))) {
-            Ok(()) => {}
+            Ok(()) => self.posted.set(self.posted.get() + 1),
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
                 self.lost.fetch_add(1, Ordering::Relaxed);
             }
         }
+    }
+
+    /// Up to here everything is said once [`said`](Self::said) says so. What was lost because the journal did not follow is
+    /// told there as missing and never comes.
+    pub(super) fn mark(&self) -> u64 {
+        self.posted.get()
+    }
+
+    /// Whether everything up to that mark is written.
+    pub(super) fn said(&self, mark: u64) -> bool {
+        self.written.load(Ordering::Acquire) >= mark
     }
 
     /// Waits until everything so far is written, at most that long. Blocks: for the very end.
@@ -158,6 +203,7 @@ struct Sink {
     queue: String,
     dispatch: Option<Dispatch>,
     lost: Arc<AtomicU64>,
+    written: Arc<AtomicU64>,
 }
 
 impl Sink {
@@ -169,9 +215,10 @@ impl Sink {
                     if lost > 0 {
                         let text =
                             format!("{lost} records are missing here, because journald did not follow");
-                        self.write(&Line { warning: true, text, task: None });
+                        self.write(&Line { warning: true, text, task: None, gap: Some(lost) });
                     }
                     self.write(&line);
+                    self.written.fetch_add(1, Ordering::Release);
                 }
                 Post::Flush(done) => drop(done.send(())),
             }
@@ -209,6 +256,8 @@ impl Sink {
                     KEYHOLDER_ACTION = task.map(|task| task.action.as_str()),
                     KEYHOLDER_STATUS = task.map(|task| task.status),
                     KEYHOLDER_CODE = task.and_then(|task| task.code),
+                    KEYHOLDER_RECOVERED = task.and_then(|task| task.recovered),
+                    KEYHOLDER_MISSING = line.gap,
                     message = &*text,
                 )
             };

@@ -15,17 +15,24 @@ use tokio::time::timeout;
 use super::admit::{Admitted, Past, Refused, admit};
 use super::guard::RunLock;
 use super::ledger::{Begun, Known, LedgerError};
-use super::recover::{ATTEMPTS, Mark, interrupted};
+use super::recover::{ATTEMPTS, Mark, forgotten, interrupted};
 use super::result::{Ran, Status, TaskResult};
-use super::run::{GRACE, Order, run};
+use super::run::{Beyond, GRACE, Order, run};
 use super::shared::{Shared, Trouble};
+use super::task::{Task, canary};
 use crate::catalog::Mode;
-use crate::queue::{Desk, How, Piece};
-use crate::vocabulary::printable;
+use crate::queue::{CANARY, Desk, How, Piece};
+use crate::vocabulary::{InFlight, Moment, human, printable};
+
+/// How often a command that could not be ended is killed again, and this lane looks whether it is to leave.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// After how long a run that may be repeated is marked in Redis. The mark is for people, and who is done sooner is not seen
 /// by them; it would cost the server more than the answer does.
 const MARK_AFTER: Duration = Duration::from_millis(20);
+
+/// What came of running a command, and the command itself if it could not be ended; or why it was not started.
+type Run = io::Result<(Ran, Option<Beyond>)>;
 
 /// Serves a task that was claimed and is in hand. The slot is free again when it is answered.
 pub(super) async fn serve(shared: Rc<Shared>, raw: Vec<u8>, hash: String, permit: OwnedSemaphorePermit) {
@@ -50,19 +57,22 @@ pub(super) async fn serve(shared: Rc<Shared>, raw: Vec<u8>, hash: String, permit
 async fn one(shared: &Rc<Shared>, piece: Piece<'_>) -> Result<(), Trouble> {
     // Without a connection it stays in flight, and whoever connects next puts it in order.
     let Some(desk) = shared.desk() else { return Ok(()) };
+    if let Some(id) = canary(piece.raw) {
+        return answer_canary(shared, &desk, piece, id).await;
+    }
     let before = match shared.ledger.known(piece.hash)? {
         Known::Finished { id, result } => {
-            desk.finish(piece, &id, result.as_deref(), None).await?;
-            return Ok(shared.ledger.published(piece.hash)?);
+            let result = result.unwrap_or_else(|| forgotten(shared, &id));
+            desk.finish(piece, &id, Some(&result), None).await?;
+            return Ok(shared.published(piece.hash)?);
         }
         Known::Begun(begun) if begun.again && begun.attempts < ATTEMPTS => Some(begun),
         Known::Begun(begun) => return interrupted(shared, &desk, piece, &begun).await,
         Known::Never => None,
     };
     let now = shared.now_ms();
-    let verdict = admit::<LedgerError>(piece.raw, &shared.rules, now, |task, action| {
-        let since =
-            |per: std::time::Duration| now.saturating_sub(per.as_millis().try_into().unwrap_or(i64::MAX));
+    let verdict = admit::<LedgerError>(piece.raw, &shared.rules(), now, |task, action| {
+        let since = |per: Duration| now.saturating_sub(per.as_millis().try_into().unwrap_or(i64::MAX));
         let runs = match action.rate {
             Some(rate) => shared.ledger.begun_since(&task.action, piece.hash, since(rate.per))?,
             None => 0,
@@ -84,6 +94,19 @@ async fn one(shared: &Rc<Shared>, piece: Piece<'_>) -> Result<(), Trouble> {
     }
 }
 
+/// Nothing is run, so nothing has to be remembered, and nobody has to be asked. That it came through is the answer.
+async fn answer_canary(
+    shared: &Rc<Shared>,
+    desk: &Desk,
+    piece: Piece<'_>,
+    id: String,
+) -> Result<(), Trouble> {
+    let result = shared.result(id, Some(CANARY.to_owned()), Status::Ok);
+    shared.says.task(&result);
+    desk.answer_canary(piece, &result.id, &shared.json(&result)).await?;
+    Ok(())
+}
+
 async fn refuse(shared: &Rc<Shared>, desk: &Desk, piece: Piece<'_>, refused: Refused) -> Result<(), Trouble> {
     let Refused { id, action, issued_ms, refusal } = refused;
     let code = refusal.code;
@@ -100,7 +123,7 @@ async fn refuse(shared: &Rc<Shared>, desk: &Desk, piece: Piece<'_>, refused: Ref
     }
     shared.says.task(&result);
     desk.finish(piece, &id, Some(&json), dead.as_deref()).await?;
-    shared.ledger.published(piece.hash)?;
+    shared.published(piece.hash)?;
     shared.count(&result);
     Ok(())
 }
@@ -113,7 +136,13 @@ async fn execute(
     attempts: u32,
 ) -> Result<(), Trouble> {
     let Admitted { task, issued_ms, argv, timeout, again, free } = admitted;
-    shared.runs_now(piece.hash, format!("{} ({})", task.action, task.id));
+    let begun = InFlight {
+        id: task.id.clone(),
+        action: task.action.clone(),
+        since: Moment::now(),
+        idempotent: *again,
+    };
+    shared.runs_now(piece.hash, begun);
     let lock = match shared.lane() {
         Mode::Read => None,
         Mode::Write => Some(RunLock::take(&shared.state_dir).map_err(file("run.lock"))?),
@@ -129,7 +158,16 @@ async fn execute(
         again: *again,
         attempts,
     };
-    let order = Order { argv, timeout: *timeout, grace: GRACE, stdin };
+    let late = || {
+        let text = format!(
+            "{} ({}) is over its time of {} and was told to end; nothing else is run before it has",
+            task.action,
+            task.id,
+            human(*timeout)
+        );
+        shared.enter("late", true, text);
+    };
+    let order = Order { argv, timeout: *timeout, grace: GRACE, stdin, late: &late };
     let begin = || shared.ledger.begin(piece.hash, &begun, shared.now_ms());
     let ran = if *free && attempts == 1 {
         // Taken down while the command starts, before anything else has its turn here.
@@ -144,10 +182,22 @@ async fn execute(
         begin()?;
         run_begun(shared, desk, piece, &begun, order).await?
     };
-    drop(lock);
+    let (ran, beyond) = match ran {
+        Ok((ran, beyond)) => (Ok(ran), beyond),
+        Err(error) => (Err(error), None),
+    };
+    // From here on it may end at any moment, also after us.
+    lock.iter().for_each(|lock| lock.stays(beyond.is_some()));
     let blank = |status| shared.result(task.id.clone(), Some(task.action.clone()), status);
     let result = match ran {
-        Ok(ran) => TaskResult { ran: Some(ran.clone()), ..blank(ran.status()) },
+        Ok(ran) => {
+            let note = ran.beyond.then(|| {
+                "it was told to end and has not: it runs with other rights (sudo), or hangs in the kernel. The lane waits \
+                 for it before it runs anything else"
+                    .to_owned()
+            });
+            TaskResult { note, ran: Some(ran.clone()), ..blank(ran.status()) }
+        }
         Err(error) => {
             let program = argv.first().map(|program| printable(program)).unwrap_or_default();
             let note = format!("{program} could not be started: {error}");
@@ -155,7 +205,15 @@ async fn execute(
         }
     };
     shared.count(&result);
-    answer(shared, piece, &begun, &result).await
+    let answered = answer(shared, piece, &begun, &result).await;
+    let Some(beyond) = beyond else { return answered };
+    if let Err(trouble) = answered {
+        shared.fail(trouble);
+    }
+    if outlive(shared, beyond, task).await {
+        lock.iter().for_each(|lock| lock.stays(false));
+    }
+    Ok(())
 }
 
 /// Runs a task that is in the ledger.
@@ -165,7 +223,7 @@ async fn run_begun(
     piece: Piece<'_>,
     begun: &Begun,
     order: Order<'_>,
-) -> Result<io::Result<Ran>, Trouble> {
+) -> Result<Run, Trouble> {
     if begun.again {
         return Ok(marked(shared, desk, piece, begun, pin!(run(order))).await);
     }
@@ -189,8 +247,8 @@ async fn marked(
     desk: &Desk,
     piece: Piece<'_>,
     begun: &Begun,
-    mut running: Pin<&mut impl Future<Output = io::Result<Ran>>>,
-) -> io::Result<Ran> {
+    mut running: Pin<&mut impl Future<Output = Run>>,
+) -> Run {
     let at = jiff::Timestamp::now();
     if let Ok(ran) = timeout(MARK_AFTER, &mut running).await {
         return ran;
@@ -244,7 +302,25 @@ async fn answer(
         shared.ledger.finish(piece.hash, begun, &json)?;
         return Err(error.into());
     }
-    Ok(shared.ledger.answered(piece.hash, &json)?)
+    Ok(shared.answered(piece.hash, begun, &json)?)
+}
+
+/// Waits for a command that could not be ended, answered as it is: to run something beside it would be worse than to wait. A
+/// lane that is told to leave leaves, and whoever comes next finds the command's lock. True if it has ended.
+async fn outlive(shared: &Rc<Shared>, mut beyond: Beyond, task: &Task) -> bool {
+    let what = format!("{} ({}) is over its time, was killed and still runs", task.action, task.id);
+    let text = match shared.lane() {
+        Mode::Read => format!("{what}; its place among {} is kept until it ends", shared.all_slots),
+        Mode::Write => format!("taking no tasks: {what}; two must not run at a time"),
+    };
+    shared.enter("beyond", true, text);
+    while !shared.leaving.get() {
+        shared.passed();
+        if beyond.ends(LOOK).await {
+            return true;
+        }
+    }
+    false
 }
 
 fn file(what: &str) -> impl Fn(std::io::Error) -> Trouble + use<> {

@@ -1,29 +1,37 @@
 //! What the parts of one lane share. One thread, so nothing here is locked, and no borrow is held across a wait.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ring::digest::{SHA256, digest};
 use serde::Serialize;
 use tokio::sync::{Notify, Semaphore};
 
 use super::admit::Rules;
-use super::ledger::{Ledger, LedgerError};
+use super::ledger::{Begun, Ledger, LedgerError};
 use super::result::{Status, TaskResult};
 use super::says::Says;
 use super::sign::hex;
 use crate::catalog::Mode;
 use crate::notify::Notifier;
 use crate::queue::{Backoff, Desk, How, Owner, Piece, QueueError, Server};
+use crate::vocabulary::{InFlight, LastTask, Moment, NodeName};
 
 /// How many bytes of a task that is too long are kept with the dead.
 const KEPT: usize = 1024;
 /// How long after a change the status is shown.
-const SHOW_AFTER: std::time::Duration = std::time::Duration::from_millis(100);
+const SHOW_AFTER: Duration = Duration::from_millis(100);
+
+/// How long a lane that was told to be deaf stays so if nobody has it hear again: whoever told it may be gone.
+pub(super) const DEAF: Duration = Duration::from_secs(120);
+
+/// How many results wait for their record at most: more than the journal's own queue has room for, and what does not get into
+/// that is lost and said to be.
+const UNSAID: usize = 2048;
 
 /// The SHA-256 of a task's bytes in hex: what it goes by everywhere but for people.
 pub(super) fn hash_of(raw: &[u8]) -> String {
@@ -62,8 +70,10 @@ pub(super) enum Trouble {
 
 /// A task in hand.
 #[derive(Debug, Clone)]
-struct InHand {
+pub(super) struct InHand {
     what: String,
+    /// Once it is run.
+    pub(super) begun: Option<InFlight>,
     /// Whether the same bytes were claimed once more.
     copied: bool,
 }
@@ -82,7 +92,11 @@ struct Dead<'a> {
 
 /// The lane.
 pub(super) struct Shared {
-    pub(super) rules: Rules,
+    lane: Mode,
+    node: NodeName,
+    rules: RefCell<Rc<Rules>>,
+    /// Why newer rules than these were refused.
+    refused: RefCell<Option<String>>,
     pub(super) server: Server,
     pub(super) queue: String,
     pub(super) how: How,
@@ -96,13 +110,19 @@ pub(super) struct Shared {
     /// While it is ours to use.
     pub(super) desk: RefCell<Option<Desk>>,
     /// By the hash of its bytes.
-    in_hand: RefCell<BTreeMap<String, InHand>>,
+    pub(super) in_hand: RefCell<BTreeMap<String, InHand>>,
     pub(super) notifier: RefCell<Notifier>,
     /// Whether the status is about to be shown.
     showing: Cell<bool>,
     pub(super) ready: Cell<bool>,
+    /// What is published and may not be in the journal yet: up to which mark, and the task's hash.
+    unsaid: RefCell<VecDeque<(u64, String)>>,
+    /// Whether what a lane before this one had left unpublished is published.
+    pub(super) recovered: Cell<bool>,
     pub(super) leaving: Cell<bool>,
     pub(super) rebuild: Cell<bool>,
+    /// Until when it takes no tasks because somebody rehearses that.
+    deaf_until: Cell<Option<Instant>>,
     pub(super) trouble: RefCell<Option<Trouble>>,
     /// Something for the pipe to look at.
     pub(super) poke: Notify,
@@ -110,12 +130,19 @@ pub(super) struct Shared {
     hurry: Notify,
     /// Something for the main loop to look at.
     pub(super) changed: Notify,
+    /// Something for whoever looks after the lane to see.
+    pub(super) news: Notify,
     last_pass: Cell<Instant>,
+    pub(super) passes: Cell<u64>,
+    pub(super) pass_at: Cell<Moment>,
+    /// How many tasks wait, and when that was last asked.
+    pub(super) waiting: Cell<Option<u64>>,
+    pub(super) asked: Cell<Option<Instant>>,
     state: RefCell<String>,
-    done: Cell<u64>,
-    last: RefCell<String>,
+    pub(super) done: Cell<u64>,
+    pub(super) last: RefCell<Option<LastTask>>,
     unit: Option<String>,
-    invocation: Option<String>,
+    pub(super) invocation: Option<String>,
 }
 
 /// What a lane is made of.
@@ -135,7 +162,10 @@ impl Shared {
     pub(super) fn new(parts: Parts) -> Self {
         let Parts { rules, server, queue, how, slots, state_dir, ledger, owner, says } = parts;
         Self {
-            rules,
+            lane: rules.lane,
+            node: rules.catalog.node.clone(),
+            rules: RefCell::new(rules.into()),
+            refused: RefCell::default(),
             server,
             queue,
             how,
@@ -151,13 +181,21 @@ impl Shared {
             notifier: RefCell::new(Notifier::from_environment()),
             showing: Cell::new(false),
             ready: Cell::new(false),
+            unsaid: RefCell::default(),
+            recovered: Cell::new(false),
             leaving: Cell::new(false),
             rebuild: Cell::new(false),
+            deaf_until: Cell::default(),
             trouble: RefCell::default(),
             poke: Notify::new(),
             hurry: Notify::new(),
             changed: Notify::new(),
+            news: Notify::new(),
             last_pass: Cell::new(Instant::now()),
+            passes: Cell::default(),
+            pass_at: Cell::new(Moment::now()),
+            waiting: Cell::default(),
+            asked: Cell::default(),
             state: RefCell::default(),
             done: Cell::new(0),
             last: RefCell::default(),
@@ -167,7 +205,27 @@ impl Shared {
     }
 
     pub(super) fn lane(&self) -> Mode {
-        self.rules.lane
+        self.lane
+    }
+
+    pub(super) fn node(&self) -> &NodeName {
+        &self.node
+    }
+
+    /// What the lane goes by at present.
+    pub(super) fn rules(&self) -> Rc<Rules> {
+        self.rules.borrow().clone()
+    }
+
+    /// Newer rules, or why there are none.
+    pub(super) fn adopt(&self, rules: Result<Rules, String>) {
+        *self.refused.borrow_mut() = match rules {
+            Ok(rules) => {
+                *self.rules.borrow_mut() = rules.into();
+                None
+            }
+            Err(why) => Some(why),
+        };
     }
 
     /// The wall clock, ms since 1970.
@@ -178,13 +236,31 @@ impl Shared {
     /// The pipe has made a step.
     pub(super) fn passed(&self) {
         self.last_pass.set(Instant::now());
+        self.passes.set(self.passes.get().saturating_add(1));
+        self.pass_at.set(Moment::now());
+        self.news.notify_one();
+    }
+
+    /// A rehearsal: it takes no tasks for [`DEAF`], and all else goes on.
+    pub(super) fn deafen(&self) {
+        self.deaf_until.set(Some(Instant::now() + DEAF));
+    }
+
+    /// The rehearsal is over.
+    pub(super) fn hear(&self) {
+        self.deaf_until.set(None);
+    }
+
+    /// Whether it takes no tasks because somebody rehearses that.
+    pub(super) fn is_deaf(&self) -> bool {
+        self.deaf_until.get().is_some_and(|until| Instant::now() < until)
     }
 
     /// How long the pipe has made no step, although it could have.
-    pub(super) fn stuck_for(&self) -> std::time::Duration {
+    pub(super) fn stuck_for(&self) -> Duration {
         // With every slot taken it has nothing to do; commands have their own deadlines.
         if self.slots.available_permits() == 0 && self.busy() > 0 {
-            return std::time::Duration::ZERO;
+            return Duration::ZERO;
         }
         self.last_pass.get().elapsed()
     }
@@ -201,7 +277,8 @@ impl Shared {
             same.copied = true;
             return false;
         }
-        in_hand.insert(hash.to_owned(), InHand { what: "a new task".to_owned(), copied: false });
+        let what = "a new task".to_owned();
+        in_hand.insert(hash.to_owned(), InHand { what, begun: None, copied: false });
         true
     }
 
@@ -210,10 +287,11 @@ impl Shared {
         self.in_hand.borrow_mut().get_mut(hash).is_some_and(|in_hand| std::mem::take(&mut in_hand.copied))
     }
 
-    /// What a task in hand is, in words.
-    pub(super) fn runs_now(self: &Rc<Self>, hash: &str, what: String) {
+    /// A task in hand is run.
+    pub(super) fn runs_now(self: &Rc<Self>, hash: &str, begun: InFlight) {
         if let Some(in_hand) = self.in_hand.borrow_mut().get_mut(hash) {
-            in_hand.what = what;
+            in_hand.what = format!("{} ({})", begun.action, begun.id);
+            in_hand.begun = Some(begun);
         }
         self.show();
     }
@@ -236,6 +314,7 @@ impl Shared {
     /// Something failed: the pipe is built anew.
     pub(super) fn fail(&self, trouble: Trouble) {
         self.desk.borrow_mut().take();
+        self.news.notify_one();
         self.trouble.borrow_mut().get_or_insert(trouble);
         self.rebuild.set(true);
         self.poke.notify_one();
@@ -247,25 +326,29 @@ impl Shared {
             return;
         }
         state.clone_into(&mut self.state.borrow_mut());
+        self.showing.set(false);
         self.notifier.borrow_mut().status(text.clone());
         self.says.transition(warning, text);
     }
 
-    /// Shows the status while all is well, soon: of tasks that take a millisecond only the last is worth PID 1's time.
+    /// Shows the status while all is well, soon: of tasks that take a millisecond only the last is worth PID 1's time. What is
+    /// entered meanwhile is newer and stays.
     pub(super) fn show(self: &Rc<Self>) {
+        self.news.notify_one();
         if self.showing.replace(true) {
             return;
         }
         let shared = self.clone();
         tokio::task::spawn_local(async move {
             tokio::time::sleep(SHOW_AFTER).await;
-            shared.showing.set(false);
-            shared.show_now();
+            if shared.showing.replace(false) {
+                shared.show_now();
+            }
         });
     }
 
     fn show_now(&self) {
-        if self.desk.borrow().is_none() || self.leaving.get() {
+        if self.desk.borrow().is_none() || self.leaving.get() || self.is_deaf() {
             return;
         }
         let in_hand = self.in_hand.borrow();
@@ -275,16 +358,54 @@ impl Shared {
             Some(_) => format!("running {} of at most {}", in_hand.len(), self.all_slots),
         };
         let done = self.done.get();
-        let last = self.last.borrow();
-        let last = if last.is_empty() { String::new() } else { format!(", last: {last}") };
-        self.notifier.borrow_mut().status(format!("{}: {now}; {done} done{last}", self.queue));
+        let last = self.last.borrow().as_ref().map_or_else(String::new, |last| {
+            format!(", last: {} {}", last.action.as_deref().unwrap_or("?"), last.status)
+        });
+        let stale = if self.refused.borrow().is_some() {
+            "; BY AN OLD CATALOG, the new one was refused: see the journal"
+        } else {
+            ""
+        };
+        self.notifier.borrow_mut().status(format!("{}: {now}; {done} done{last}{stale}", self.queue));
+    }
+
+    /// A task's result is in Redis. It stays open in the ledger until the journal has its record, too: a lane that comes up
+    /// after this one's death then says it.
+    pub(super) fn published(&self, hash: &str) -> Result<(), LedgerError> {
+        if self.unsaid.borrow().len() >= UNSAID {
+            return self.ledger.published(hash);
+        }
+        self.unsaid.borrow_mut().push_back((self.says.mark(), hash.to_owned()));
+        self.settle_said()
+    }
+
+    /// The result of a run is in Redis, and what may run again has it from here on in the ledger, too: in one step with
+    /// [`published`](Self::published) if the journal was quicker than Redis.
+    pub(super) fn answered(&self, hash: &str, begun: &Begun, result: &str) -> Result<(), LedgerError> {
+        if self.says.said(self.says.mark()) {
+            return self.ledger.answered(hash, result);
+        }
+        if begun.again {
+            self.ledger.finish(hash, begun, result)?;
+        }
+        self.published(hash)
+    }
+
+    /// Closes in the ledger what has got into the journal meanwhile.
+    pub(super) fn settle_said(&self) -> Result<(), LedgerError> {
+        loop {
+            let next = self.unsaid.borrow().front().filter(|(mark, _)| self.says.said(*mark)).cloned();
+            let Some((_, hash)) = next else { return Ok(()) };
+            self.ledger.published(&hash)?;
+            self.unsaid.borrow_mut().pop_front();
+        }
     }
 
     /// A task is done.
     pub(super) fn count(&self, result: &TaskResult) {
         self.done.set(self.done.get() + 1);
-        let action = result.action.as_deref().unwrap_or("?");
-        *self.last.borrow_mut() = format!("{action} {}", result.status.name());
+        let (id, action) = (result.id.clone(), result.action.clone());
+        *self.last.borrow_mut() = Some(LastTask { id, action, status: result.status, at: Moment::now() });
     }
 
     /// A result to be filled in.
@@ -296,7 +417,7 @@ impl Shared {
             refusal: None,
             note: None,
             ran: None,
-            node: self.rules.catalog.node.clone(),
+            node: self.node.clone(),
             lane: self.lane(),
             unit: self.unit.clone(),
             invocation: self.invocation.clone(),
@@ -318,10 +439,18 @@ impl Shared {
     }
 
     /// Waits, unless somebody is in a hurry.
-    pub(super) async fn wait(&self, time: std::time::Duration) {
+    pub(super) async fn wait(&self, time: Duration) {
         tokio::select! {
             () = tokio::time::sleep(time) => {}
             () = self.hurry.notified() => {}
+        }
+    }
+
+    /// Waits, unless there is something for the pipe to look at.
+    pub(super) async fn wait_or_poke(&self, time: Duration) {
+        tokio::select! {
+            () = tokio::time::sleep(time) => {}
+            () = self.poke.notified() => {}
         }
     }
 

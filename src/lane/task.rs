@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::refusal::{Refusal, RefusalCode};
 use super::sign::{Context, TaskKeys};
+use crate::queue::{CANARY, CANARY_ID};
 use crate::vocabulary::{TaskId, clipped, printable};
 
 /// The longest task, in bytes, its envelope included: names and bounded parameters need some hundred.
@@ -17,6 +18,9 @@ pub const MAX_TASK: usize = 16 * 1024;
 const MAX_PARAMS: usize = 32;
 /// The longest name of who asks, in bytes.
 const MAX_BY: usize = 200;
+
+/// The longest canary, in bytes; they have some 200.
+const MAX_CANARY: usize = 1024;
 
 /// What producers push.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -93,6 +97,17 @@ pub(super) fn read(raw: &[u8], keys: &TaskKeys, context: &Context<'_>) -> Result
     Ok((task, issued, word))
 }
 
+/// The id of a canary, if that is what it is: unsigned, without parameters, under an id that no real task has.
+pub(super) fn canary(raw: &[u8]) -> Option<String> {
+    // Most tasks are none; they are not read twice.
+    if raw.len() > MAX_CANARY || !raw.windows(CANARY.len()).any(|part| part == CANARY.as_bytes()) {
+        return None;
+    }
+    let task: Task = serde_json::from_slice(raw).ok()?;
+    let fit = task.action == CANARY && task.id.starts_with(CANARY_ID) && is_id(&task.id);
+    (fit && task.params.is_empty() && task.by.len() <= MAX_BY).then_some(task.id)
+}
+
 fn is_id(text: &str) -> bool {
     text.parse::<TaskId>().is_ok()
 }
@@ -121,4 +136,30 @@ fn params<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String,
         }
     }
     deserializer.deserialize_map(Params)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::Bird;
+
+    #[test]
+    fn only_what_a_detector_sends_is_a_canary() {
+        let bird = Bird::new(&"mars".parse().unwrap()).unwrap();
+        assert_eq!(canary(&bird.raw), Some(bird.id.clone()));
+        let text = String::from_utf8(bird.raw).unwrap();
+        for (from, to) in [
+            ("keyholder.canary", "keyholder.canary2"),
+            ("canary-", "task-"),
+            ("\"params\":{}", "\"params\":{\"a\":1}"),
+            ("\"params\":{}", "\"params\":{},\"argv\":[]"),
+            ("canary-", "canary-\\n"),
+            ("{", "{ "),
+        ] {
+            let other = text.replacen(from, to, 1);
+            assert_eq!(canary(other.as_bytes()).is_some(), from == "{", "{other}");
+        }
+        let long = text.replace("keyholder@", &"x".repeat(2_000));
+        assert_eq!(canary(long.as_bytes()), None);
+    }
 }

@@ -14,6 +14,7 @@ use super::ledger::{Ledger, LedgerError};
 use super::pipe::pipe;
 use super::says::Says;
 use super::shared::{Parts, Shared, Trouble, hash_of};
+use super::status::keep;
 use crate::queue::{How, OWNED_FOR, Owner, QueueError, QueueName, Server};
 
 /// How long the pipe may make no step before the watchdog is no longer pinged: connecting, claiming and waiting each end
@@ -22,14 +23,18 @@ const STUCK: Duration = Duration::from_secs(20);
 /// How often the state of a command that a dead lane left running is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// How a lane reads its rules anew; says why not, in one sentence.
+pub type Reload = Box<dyn Fn() -> Result<Rules, String>>;
+
 /// What a lane is started with.
-#[derive(Debug)]
 pub struct Setup {
     /// Catalog, mode and keys.
     pub rules: Rules,
+    /// Where they come from when it is told to read them anew.
+    pub reload: Reload,
     /// The queue it serves.
     pub queue: QueueName,
-    /// Where that is: `redis://` or `rediss://`.
+    /// Where that is: `redis://`, `rediss://` or `redis-sentinel://`.
     pub redis: String,
     /// How tasks are taken.
     pub how: How,
@@ -37,6 +42,8 @@ pub struct Setup {
     pub slots: usize,
     /// Where its ledger is.
     pub state_dir: PathBuf,
+    /// Where it says how it is, for the supervisor; nowhere if none.
+    pub runtime_dir: Option<PathBuf>,
 }
 
 /// The lane cannot start.
@@ -78,7 +85,7 @@ pub fn work(setup: Setup) -> Result<(), LaneError> {
 }
 
 async fn start(setup: Setup) -> Result<(), LaneError> {
-    let Setup { rules, queue, redis, how, slots, state_dir } = setup;
+    let Setup { rules, reload, queue, redis, how, slots, state_dir, runtime_dir } = setup;
     rights(rules.lane, &rules.catalog).await?;
     let server = Server::new(&redis, &queue)?;
     // The ledger makes the directory, and is itself locked by SQLite; the lock says whose it is.
@@ -95,15 +102,19 @@ async fn start(setup: Setup) -> Result<(), LaneError> {
     let queue = queue.to_string();
     let parts = Parts { rules, server, queue, how, slots, state_dir, ledger, owner, says };
     let shared = Rc::new(Shared::new(parts));
-    run(shared).await
+    if let Some(dir) = runtime_dir {
+        spawn_local(keep(shared.clone(), dir));
+    }
+    run(shared, reload.into()).await
 }
 
-async fn run(shared: Rc<Shared>) -> Result<(), LaneError> {
+async fn run(shared: Rc<Shared>, reload: Rc<dyn Fn() -> Result<Rules, String>>) -> Result<(), LaneError> {
     let signals = |kind| signal(kind).map_err(system("catching signals"));
     let mut term = signals(SignalKind::terminate())?;
     let mut int = signals(SignalKind::interrupt())?;
     let mut hup = signals(SignalKind::hangup())?;
     let mut usr1 = signals(SignalKind::user_defined1())?;
+    let mut usr2 = signals(SignalKind::user_defined2())?;
     let mut renew = interval(OWNED_FOR / 3);
     renew.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut pipe = Some(spawn_local(begin(shared.clone())));
@@ -113,15 +124,19 @@ async fn run(shared: Rc<Shared>) -> Result<(), LaneError> {
             _ = term.recv() => leave(&shared),
             _ = int.recv() => leave(&shared),
             _ = hup.recv() => {
-                shared.rebuild.set(true);
-                shared.wake();
+                shared.hear();
+                spawn_local(anew(shared.clone(), reload.clone()));
             }
             _ = usr1.recv() => shared.wake(),
+            _ = usr2.recv() => {
+                shared.deafen();
+                shared.wake();
+            }
             _ = renew.tick() => {
                 if let Some(desk) = shared.desk() {
                     let shared = shared.clone();
                     spawn_local(async move {
-                        match desk.own(&shared.owner).await {
+                        match desk.renew(&shared.owner).await {
                             Ok(None) => {}
                             Ok(Some(place)) => {
                                 let queue = shared.queue.clone();
@@ -136,6 +151,9 @@ async fn run(shared: Rc<Shared>) -> Result<(), LaneError> {
             () = sleep(at_most) => {}
         }
         shared.says.catch_up();
+        if let Err(error) = shared.settle_said() {
+            shared.fail(error.into());
+        }
         if shared.stuck_for() < STUCK {
             shared.notifier.borrow_mut().passed();
         }
@@ -147,6 +165,8 @@ async fn run(shared: Rc<Shared>) -> Result<(), LaneError> {
         }
     }
     shared.says.flush(Duration::from_secs(1));
+    // If it fails, the next lane says once more what is said.
+    let _ = shared.settle_said();
     Ok(())
 }
 
@@ -170,6 +190,34 @@ async fn begin(shared: Rc<Shared>) {
         sleep(if since.elapsed() < Duration::from_secs(10) { LOOK } else { Duration::from_secs(1) }).await;
     }
     pipe(shared).await;
+}
+
+/// SIGHUP: the rules are read anew, and the pipe is built anew in any case. Rules that cannot be used change nothing but
+/// what the lane says of itself; what runs goes on by those it was begun with.
+async fn anew(shared: Rc<Shared>, reload: Rc<dyn Fn() -> Result<Rules, String>>) {
+    let read = match reload() {
+        Ok(rules) if rules.lane != shared.lane() || rules.catalog.node != *shared.node() => {
+            Err("it is another node's or another lane's now; restart the lane for that".to_owned())
+        }
+        Ok(rules) => {
+            rights(rules.lane, &rules.catalog).await.map(|()| rules).map_err(|error| error.to_string())
+        }
+        Err(why) => Err(why),
+    };
+    match read {
+        Ok(rules) => {
+            let said =
+                format!("catalog read anew: {} actions, {}", rules.catalog.actions.len(), rules.catalog.hash);
+            shared.adopt(Ok(rules));
+            shared.says.reply(false, said);
+        }
+        Err(why) => {
+            shared.says.reply(true, format!("the new catalog is refused, the old one stays in force: {why}"));
+            shared.adopt(Err(why));
+        }
+    }
+    shared.rebuild.set(true);
+    shared.wake();
 }
 
 fn leave(shared: &Rc<Shared>) {

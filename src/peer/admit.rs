@@ -78,15 +78,19 @@ fn admit_peer(fleet: &Fleet, me: &NodeName, peer: &NodeName, request: &Request) 
     };
     match &request.worker {
         None if needs_worker(&request.verb) => return Err(no_worker(verb, me)),
+        // The supervisor looks after all workers: who may rehearse some of them may not kill it.
+        None if right == Right::Drill && !fleet.allows_node(peer, me, right) => {
+            return Err(no_grant("\"*\""));
+        }
         None if !any(fleet, me, peer, right) => return Err(no_grant("\"*\"")),
         None => {}
         // The grant first: who may nothing does not learn which workers there are.
         Some(worker) if !fleet.allows(peer, me, worker, right) => return Err(no_grant(worker.as_str())),
         Some(worker) => exists(fleet, me, worker)?,
     }
-    if let Verb::Relaunch(order) = &request.verb
-        && order.force
-    {
+    let forced = matches!(&request.verb, Verb::Relaunch(order) if order.force)
+        || matches!(&request.verb, Verb::Nudge(order) | Verb::Repipe(order) if order.force);
+    if forced {
         return Err(Refusal::new(
             RefusalCode::NotRoot,
             format!(
@@ -106,6 +110,10 @@ fn admit_local(fleet: &Fleet, me: &NodeName, uid: u32, request: &Request) -> Res
         ));
     }
     let target = &request.target_node;
+    // What is run here is about another node: the supervisor itself knows whether it watches that one.
+    if let Verb::Power { .. } = request.verb {
+        return Ok(());
+    }
     if request.verb.right().is_none() {
         // These are about this supervisor's own knowledge.
         return if target == me {
@@ -133,14 +141,23 @@ fn admit_local(fleet: &Fleet, me: &NodeName, uid: u32, request: &Request) -> Res
 
 fn needs_worker(verb: &Verb) -> bool {
     match verb {
-        Verb::Relaunch(_) | Verb::Hold { .. } | Verb::Release {} | Verb::Explain {} => true,
+        Verb::Relaunch(_)
+        | Verb::Nudge(_)
+        | Verb::Repipe(_)
+        | Verb::Hold { .. }
+        | Verb::Release {}
+        | Verb::Explain {} => true,
+        // A rehearsal is of a worker, or of a node's supervisor.
         Verb::Status {}
+        | Verb::Power { .. }
+        | Verb::Drill(_)
         | Verb::Audit { .. }
         | Verb::Fleet {}
         | Verb::Prove { .. }
         | Verb::Requeue(_)
         | Verb::Drop(_)
-        | Verb::Watch {} => false,
+        | Verb::Watch {}
+        | Verb::Events {} => false,
     }
 }
 
@@ -165,6 +182,10 @@ fn right_name(right: Right) -> &'static str {
         Right::Status => "status",
         Right::Relaunch => "relaunch",
         Right::Hold => "hold",
+        Right::Nudge => "nudge",
+        Right::Repipe => "repipe",
+        Right::Power => "power",
+        Right::Drill => "drill",
         Right::Prove => "prove",
     }
 }

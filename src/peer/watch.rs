@@ -120,15 +120,19 @@ impl PeerHandle {
         let req_id = ReqId::random()?;
         let repeatable = match &verb {
             Verb::Relaunch(order) => order.expect.is_some(),
+            Verb::Nudge(order) | Verb::Repipe(order) => order.expect.is_some(),
+            // One that was interrupted may have broken something already.
+            Verb::Drill(_) => false,
             Verb::Hold { .. } | Verb::Release {} => true,
             Verb::Status {}
             | Verb::Explain {}
             | Verb::Audit { .. }
             | Verb::Fleet {}
             | Verb::Prove { .. }
-            | Verb::Watch {} => true,
+            | Verb::Watch {}
+            | Verb::Events {} => true,
             // Never sent to a peer.
-            Verb::Requeue(_) | Verb::Drop(_) => false,
+            Verb::Power { .. } | Verb::Requeue(_) | Verb::Drop(_) => false,
         };
         let mut sent: Option<(BootNonce, LinkError)> = None;
         loop {
@@ -163,6 +167,30 @@ impl PeerHandle {
                 Err(error @ LinkError::NotSent(_)) => return Err(error),
             }
         }
+    }
+
+    /// The run of the peer's supervisor that there is a connection to.
+    pub fn run(&self) -> Option<BootNonce> {
+        let link = self.link.borrow();
+        link.as_ref().filter(|link| !link.is_closed()).map(|link| link.server().boot_nonce)
+    }
+
+    /// Waits until the connection to this run of the peer's supervisor has ended.
+    pub async fn gone(&self, run: BootNonce) {
+        let ended = |link: &Option<Link>| link.as_ref().is_none_or(|link| link.server().boot_nonce != run);
+        // If nobody follows it any more it is gone, too.
+        let _ = self.link.clone().wait_for(ended).await;
+    }
+
+    /// Waits for a connection to another run of the peer's supervisor than `before`. `None` if nobody follows it any more.
+    pub async fn another_run(&self, before: BootNonce) -> Option<BootNonce> {
+        self.wanted.notify_one();
+        let another = |link: &Option<Link>| {
+            link.as_ref().is_some_and(|link| !link.is_closed() && link.server().boot_nonce != before)
+        };
+        let mut link = self.link.clone();
+        let link = link.wait_for(another).await.ok()?;
+        link.as_ref().map(|link| link.server().boot_nonce)
     }
 
     /// A connection that is up; asks for one if there is none. `None` if the follower has ended.
@@ -253,7 +281,10 @@ impl Following {
                     self.tell(PeerNews::Change(report)).await?;
                 }
                 // The link never passes these on.
-                ServerFrame::Hello(_) | ServerFrame::Reply(_) => {}
+                ServerFrame::Hello(_)
+                | ServerFrame::Reply(_)
+                | ServerFrame::Event(_)
+                | ServerFrame::Missed { .. } => {}
             }
         }
     }

@@ -5,15 +5,19 @@
 
 use serde::{Deserialize, Serialize};
 
+mod lane;
 mod report;
 
-pub use report::{AuditLine, Class, Explanation, NodeReport, NodeState, WorkerReport};
+pub use lane::{LaneReport, LastReport, TaskReport};
+pub use report::{AuditLine, Class, Explanation, NodeReport, NodeState, Rehearsal, Sighting, WorkerReport};
 
 pub use super::codec::{decode_client, decode_server, encode};
 use crate::fleet::Right;
+pub use crate::journal::EventLine;
 use crate::journal::Proof;
 use crate::vocabulary::{
-    BootNonce, FleetHash, InvocationId, Mode, NodeName, ReqId, TaskId, UnitName, WorkerName,
+    BootNonce, FailureClass, FleetHash, InvocationId, Mode, NodeName, Remedy, ReqId, TaskId, UnitName,
+    WorkerName,
 };
 
 /// The application protocol, negotiated by ALPN. Another version is another name.
@@ -49,6 +53,13 @@ pub enum ServerFrame {
     Keepalive,
     /// The host shuts down or reboots; its silence is not a failure.
     Leaving,
+    /// To whoever follows the events: one record, as it happens.
+    Event(EventLine),
+    /// To the same: so many records passed by, because the reader was too slow. The audit has them.
+    Missed {
+        /// How many.
+        count: u64,
+    },
     /// The answer to one request.
     Reply(Reply),
 }
@@ -94,6 +105,17 @@ pub enum Verb {
     Status {},
     /// Restart the worker's unit.
     Relaunch(RelaunchOrder),
+    /// Wake the worker's loop.
+    Nudge(GentleOrder),
+    /// Build the worker's receive pipe anew.
+    Repipe(GentleOrder),
+    /// Run the node's `power` command here, on a watcher of it. Only over the local socket.
+    Power {
+        /// Also when other watchers still reach the node.
+        force: bool,
+    },
+    /// Break the worker (or the node's supervisor) on purpose and see it repaired.
+    Drill(DrillOrder),
     /// Leave the worker alone for this long.
     Hold {
         /// How long, in milliseconds.
@@ -125,6 +147,9 @@ pub enum Verb {
     /// From here on push every change that this node learns of: a [`ServerFrame::Snapshot`] per node first, then each
     /// [`ServerFrame::Change`]. Only over the local socket.
     Watch {},
+    /// From here on push every record of this node as a [`ServerFrame::Event`], as it happens. Only over the local
+    /// socket.
+    Events {},
 }
 
 /// A task that could not be done.
@@ -154,30 +179,72 @@ pub struct RelaunchOrder {
     pub force: bool,
 }
 
+/// How a nudge or a repipe is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GentleOrder {
+    /// Only if the worker still runs under this invocation; otherwise the answer is `already_recovered`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expect: Option<InvocationId>,
+    /// Override a hold or a quarantine. Root on the node itself may, a peer may not.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// A rehearsal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DrillOrder {
+    /// How it is to fall.
+    pub class: FailureClass,
+    /// After how many milliseconds the node restores the worker by itself if nobody else has. 0: as long as its
+    /// detector and its remedies may take.
+    pub lease_ms: u64,
+    /// Also a worker that is `critical`.
+    #[serde(default)]
+    pub yes: bool,
+}
+
 impl Verb {
     /// The right that a peer needs for it; `None` means that it is for the local socket only.
     pub fn right(&self) -> Option<Right> {
         match self {
             Self::Status {} | Self::Explain {} => Some(Right::Status),
             Self::Relaunch(_) => Some(Right::Relaunch),
+            Self::Nudge(_) => Some(Right::Nudge),
+            Self::Repipe(_) => Some(Right::Repipe),
+            Self::Drill(_) => Some(Right::Drill),
             Self::Hold { .. } | Self::Release {} => Some(Right::Hold),
             Self::Prove { .. } => Some(Right::Prove),
-            Self::Audit { .. } | Self::Fleet {} | Self::Requeue(_) | Self::Drop(_) | Self::Watch {} => None,
+            Self::Power { .. }
+            | Self::Audit { .. }
+            | Self::Fleet {}
+            | Self::Requeue(_)
+            | Self::Drop(_)
+            | Self::Watch {}
+            | Self::Events {} => None,
         }
     }
 
     /// Whether it changes anything. What changes something is for root on the local socket, and is audited twice.
     pub fn acts(&self) -> bool {
         match self {
-            Self::Relaunch(_) | Self::Hold { .. } | Self::Release {} | Self::Requeue(_) | Self::Drop(_) => {
-                true
-            }
+            Self::Relaunch(_)
+            | Self::Nudge(_)
+            | Self::Repipe(_)
+            | Self::Power { .. }
+            | Self::Drill(_)
+            | Self::Hold { .. }
+            | Self::Release {}
+            | Self::Requeue(_)
+            | Self::Drop(_) => true,
             Self::Status {}
             | Self::Explain {}
             | Self::Audit { .. }
             | Self::Fleet {}
             | Self::Prove { .. }
-            | Self::Watch {} => false,
+            | Self::Watch {}
+            | Self::Events {} => false,
         }
     }
 
@@ -186,6 +253,10 @@ impl Verb {
         match self {
             Self::Status {} => "status",
             Self::Relaunch(_) => "relaunch",
+            Self::Nudge(_) => "nudge",
+            Self::Repipe(_) => "repipe",
+            Self::Power { .. } => "power",
+            Self::Drill(_) => "drill",
             Self::Hold { .. } => "hold",
             Self::Release {} => "release",
             Self::Explain {} => "explain",
@@ -195,6 +266,7 @@ impl Verb {
             Self::Requeue(_) => "requeue",
             Self::Drop(_) => "drop",
             Self::Watch {} => "watch",
+            Self::Events {} => "events",
         }
     }
 }
@@ -232,6 +304,19 @@ pub enum Outcome {
         /// The invocation it runs under.
         invocation: InvocationId,
     },
+    /// A nudge or repipe was carried out; whether it helped is in it.
+    Remedied(Remedied),
+    /// The node's `power` command was run.
+    Powered {
+        /// Whether it ended well. Whether the host comes back is seen by its answering.
+        done: bool,
+        /// How it ended, in words.
+        how: String,
+        /// How long it took, in microseconds.
+        took_us: u64,
+    },
+    /// The rehearsal is over, passed or not.
+    Drilled(DrillReport),
     /// The relaunch was tried and the worker is not back.
     Failed(RelaunchFailed),
     /// The node and its workers, as asked.
@@ -283,6 +368,46 @@ pub struct Relaunched {
     /// What on the node is degraded (bus, state directory, journal), one sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub degraded: Vec<String>,
+}
+
+/// A nudge or repipe that was carried out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Remedied {
+    /// Which of the two.
+    pub remedy: Remedy,
+    /// The worker's unit.
+    pub unit: UnitName,
+    /// Whether the worker makes progress since; none if nothing watches its progress or it could not be seen.
+    pub helped: Option<bool>,
+    /// What was seen, in words.
+    pub why: String,
+    /// How long that took, in microseconds.
+    pub took_us: u64,
+}
+
+/// What came of a rehearsal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DrillReport {
+    /// The node.
+    pub node: NodeName,
+    /// The worker; none if the node's supervisor was rehearsed.
+    pub worker: Option<WorkerName>,
+    /// How it fell.
+    pub class: FailureClass,
+    /// Whether the real detector found it and the real actuator repaired it from outside, in time.
+    pub passed: bool,
+    /// What happened, in a sentence.
+    pub why: String,
+    /// Who repaired it.
+    pub by: Option<String>,
+    /// From the break until its detector found it, in microseconds.
+    pub detect_us: Option<u64>,
+    /// From then until it was verified to be well again, in microseconds.
+    pub repair_us: Option<u64>,
+    /// What was seen on the way, a line per fact.
+    pub evidence: Vec<String>,
 }
 
 /// A relaunch that did not bring the worker back.
@@ -344,6 +469,14 @@ pub enum RefusalCode {
     Quarantined,
     /// The unit cannot be started: not found, masked, or it refuses manual starts.
     NotStartable,
+    /// The worker does not run: what is dead cannot be nudged.
+    NotRunning,
+    /// The fleet file names no such remedy for it.
+    NotConfigured,
+    /// The fleet is degraded, or the worker is in the middle of something: not the time for a rehearsal.
+    NotNow,
+    /// The worker is critical; a rehearsal of it has to be asked for with --yes.
+    Critical,
     /// The node is shutting down.
     Leaving,
     /// Too much is under way on this connection or node.

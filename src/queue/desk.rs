@@ -1,18 +1,22 @@
 //! Everything a lane says to Redis besides claiming.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, Script};
 
-use super::error::QueueError;
+use super::error::{QueueError, mask};
 use super::keys::Keys;
+use super::place::Place;
 use super::scripts;
 
 /// How long a lane owns its queue without a word from it. A lane on another host has to wait this long for a dead one.
 pub const OWNED_FOR: Duration = Duration::from_secs(10);
 /// How long a result can be fetched.
 const RESULT_TTL: Duration = Duration::from_secs(24 * 3600);
+/// How long a canary's answer can be fetched: whoever sent it looks every few seconds.
+const CANARY_TTL: Duration = Duration::from_secs(600);
 /// How many results wait for a collector; if there is none, they must not fill the server.
 const MAX_RESULTS: usize = 10_000;
 /// How many dead tasks are kept, for the same reason.
@@ -53,6 +57,7 @@ struct Scripts {
     begin: Script,
     finish: Script,
     put_back: Script,
+    answer_canary: Script,
 }
 
 /// What the server calls the lane's two connections.
@@ -69,20 +74,30 @@ pub struct Desk {
     ours: Ids,
     name: String,
     keys: Keys,
+    place: Rc<Place>,
+    /// Of the server that was connected to.
     url: String,
-    scripts: std::rc::Rc<Scripts>,
+    scripts: Rc<Scripts>,
 }
 
 impl Desk {
-    pub(super) fn new(conn: MultiplexedConnection, ours: Ids, name: String, keys: Keys, url: String) -> Self {
+    pub(super) fn new(
+        conn: MultiplexedConnection,
+        ours: Ids,
+        name: String,
+        keys: Keys,
+        place: Rc<Place>,
+        url: String,
+    ) -> Self {
         let scripts = Scripts {
             own: Script::new(scripts::OWN),
             disown: Script::new(scripts::DISOWN),
             begin: Script::new(scripts::BEGIN),
             finish: Script::new(scripts::FINISH),
             put_back: Script::new(scripts::PUT_BACK),
+            answer_canary: Script::new(scripts::ANSWER_CANARY),
         };
-        Self { conn, ours, name, keys, url, scripts: scripts.into() }
+        Self { conn, ours, name, keys, place, url, scripts: scripts.into() }
     }
 
     fn wrong(&self, error: &RedisError) -> QueueError {
@@ -102,6 +117,22 @@ impl Desk {
             let words = crate::vocabulary::printable_bytes(&words);
             words.split_once(' ').map_or(words.clone(), |(_, place)| place.to_owned())
         }))
+    }
+
+    /// Stays the owner, as [`own`](Self::own), unless sentinels name another master by now.
+    ///
+    /// # Errors
+    /// As [`own`](Self::own), and [`QueueError::ReadOnly`] if this is not the master any more, within 6 s more.
+    pub async fn renew(&self, us: &Owner) -> Result<Option<String>, QueueError> {
+        // First, because sentinels may take their time and our ownership runs out.
+        let owner = self.own(us).await?;
+        if let Some(other) = self.place.elsewhere(&self.url).await {
+            // The claim would wait on there for up to two seconds; if this fails it does.
+            drop(self.wake_claimer().await);
+            let why = format!("the sentinels name {}", mask(&other));
+            return Err(QueueError::ReadOnly { url: mask(&self.url), why });
+        }
+        Ok(owner)
     }
 
     /// Gives the queue up, so that nobody has to wait for our time to run out.
@@ -141,6 +172,16 @@ impl Desk {
         let mut cmd = redis::cmd("CLIENT");
         cmd.arg("UNBLOCK").arg(self.ours.claimer);
         cmd.query_async::<i64>(&mut self.conn.clone()).await.map(drop).map_err(|e| self.wrong(&e))
+    }
+
+    /// How many tasks wait.
+    ///
+    /// # Errors
+    /// As [`own`](Self::own).
+    pub async fn waiting(&self) -> Result<u64, QueueError> {
+        let mut cmd = redis::cmd("LLEN");
+        cmd.arg(&self.keys.queue);
+        cmd.query_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))
     }
 
     /// What is in flight, newest first, with its marks: at most 1000, which is far more than lanes have slots.
@@ -198,6 +239,17 @@ impl Desk {
         call.key(&keys.in_flight).key(&keys.begun).key(keys.result(id)).key(&keys.results).key(&keys.dead);
         call.arg(task.raw).arg(task.hash).arg(result.unwrap_or_default()).arg(RESULT_TTL.as_secs());
         call.arg(MAX_RESULTS - 1).arg(MAX_DEAD - 1).arg(dead.unwrap_or_default());
+        call.invoke_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))
+    }
+
+    /// Answers a canary, of which nothing is kept for long.
+    ///
+    /// # Errors
+    /// As [`own`](Self::own). The same again is harmless.
+    pub async fn answer_canary(&self, task: Piece<'_>, id: &str, answer: &str) -> Result<(), QueueError> {
+        let mut call = self.scripts.answer_canary.prepare_invoke();
+        call.key(&self.keys.in_flight).key(self.keys.result(id));
+        call.arg(task.raw).arg(answer).arg(CANARY_TTL.as_secs());
         call.invoke_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))
     }
 

@@ -13,7 +13,9 @@ const MAX_SHOWN: usize = 200;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QueueError {
     /// The address is none.
-    #[error("{url} is no address of a Redis: {why}; write redis://[user:password@]host:port or rediss://…")]
+    #[error(
+        "{url} is no address of a Redis: {why}; write redis://[user:password@]host:port, rediss://…, or redis-sentinel://host:port,…/master"
+    )]
     Url {
         /// The address without its password.
         url: String,
@@ -40,8 +42,33 @@ pub enum QueueError {
         /// What the connection said.
         why: String,
     },
+    /// No sentinel leads to a master.
+    #[error(
+        "no master is to be found through {url}: {why}; do the sentinels run there, do they call it {master}, and is \
+         one elected?"
+    )]
+    NoMaster {
+        /// The address without its password.
+        url: String,
+        /// What the master is called.
+        master: String,
+        /// What each sentinel, or the server that they name, said.
+        why: String,
+    },
+    /// The file that says whose certificates are believed cannot be used.
+    #[error(
+        "{path} cannot be used as the certificate authority of Redis: {why}; correct `ca`, and let our user read the file"
+    )]
+    Authority {
+        /// The file.
+        path: String,
+        /// Why.
+        why: String,
+    },
     /// It wants another password, or one at all, or forbids the command.
-    #[error("{url} does not let us in: {why}; correct user and password in fleet.yaml")]
+    #[error(
+        "{url} does not let us in: {why}; correct user and password in fleet.yaml or KEYHOLDER_REDIS, or what the user may do (catalogs/redis-users.acl)"
+    )]
     Denied {
         /// The address without its password.
         url: String,
@@ -57,7 +84,7 @@ pub enum QueueError {
         why: String,
     },
     /// It takes no writes: a replica, a master without enough replicas, or one whose disk is full.
-    #[error("{url} takes no tasks: {why}; is it a replica, or is its disk full?")]
+    #[error("{url} takes no tasks: {why}; is it a replica by now, or is its disk full?")]
     ReadOnly {
         /// The address without its password.
         url: String,
@@ -88,6 +115,21 @@ impl QueueError {
             Some("LOADING") => Self::Loading { url, why },
             _ if error.kind() == ErrorKind::AuthenticationFailed => Self::Denied { url, why },
             _ => Self::Unreachable { url, why },
+        }
+    }
+
+    /// The cause alone.
+    pub(super) fn why(self) -> String {
+        match self {
+            Self::Late { deadline, .. } => format!("no answer within {deadline:?}"),
+            Self::Url { why, .. }
+            | Self::Unreachable { why, .. }
+            | Self::NoMaster { why, .. }
+            | Self::Authority { why, .. }
+            | Self::Denied { why, .. }
+            | Self::Full { why, .. }
+            | Self::ReadOnly { why, .. }
+            | Self::Loading { why, .. } => why,
         }
     }
 

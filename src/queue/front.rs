@@ -9,7 +9,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::error::{QueueError, mask};
 use super::keys::{Keys, QueueName};
-use super::server::{DEADLINE, client};
+use super::place::Place;
+use super::server::DEADLINE;
 
 /// How soon a result is asked for again at first, and at last: most actions take milliseconds, some take minutes. A result is
 /// a key, so that whoever asks later finds it too; Redis has no way to wait for one.
@@ -24,7 +25,10 @@ const SEEN: usize = 1_000;
 #[derive(Debug, Clone)]
 pub struct Front {
     conn: MultiplexedConnection,
+    /// As it was given.
     url: String,
+    /// Of the server that was connected to.
+    at: String,
 }
 
 /// What is in and around one queue at one moment.
@@ -45,25 +49,23 @@ pub struct Seen {
 }
 
 impl Front {
-    /// Connects to the server at `url`.
+    /// Connects to the server at `url`, or to the master if that names sentinels.
     ///
     /// # Errors
-    /// Any [`QueueError`], within 3 s.
+    /// Any [`QueueError`], within 3 s, and 6 s more for sentinels.
     pub async fn connect(url: &str) -> Result<Self, QueueError> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(DEADLINE))
             .set_response_timeout(Some(DEADLINE));
-        let client = client(url)?;
-        match timeout(DEADLINE, client.get_multiplexed_async_connection_with_config(&config)).await {
-            Ok(conn) => {
-                Ok(Self { conn: conn.map_err(|error| QueueError::of(&error, url))?, url: url.to_owned() })
-            }
-            Err(_) => Err(QueueError::Late { url: mask(url), deadline: DEADLINE }),
-        }
+        let place = Place::parse(url)?;
+        let found = place.find().await?;
+        let late = QueueError::Late { url: mask(&found.url), deadline: DEADLINE };
+        let conn = timeout(DEADLINE, found.connect(&config)).await.unwrap_or(Err(late))?;
+        Ok(Self { conn, url: url.to_owned(), at: found.url })
     }
 
     fn wrong(&self, error: &redis::RedisError) -> QueueError {
-        QueueError::of(error, &self.url)
+        QueueError::of(error, &self.at)
     }
 
     /// Puts a task at the end of a queue; answers with how many wait now.

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, RedisError};
+use redis::{AsyncConnectionConfig, RedisError};
 use tokio::time::timeout;
 
 use super::error::{QueueError, mask, shown};
-use super::server::client;
+use super::place::{Found, Place};
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,27 +34,30 @@ pub enum Level {
 /// # Errors
 /// When nothing can be found out: no address, no connection, no answer within `deadline` (for all of it), no entry.
 pub async fn preflight(url: &str, deadline: Duration) -> Result<Vec<Finding>, QueueError> {
-    let masked = mask(url);
-    let client = client(url)?;
-    let look = async { look(&client, deadline).await.map_err(|error| QueueError::of(&error, url)) };
-    timeout(deadline, look).await.unwrap_or(Err(QueueError::Late { url: masked, deadline }))
+    let place = Place::parse(url)?;
+    let look = async { look(&place.find().await?, deadline).await };
+    timeout(deadline, look).await.unwrap_or(Err(QueueError::Late { url: mask(url), deadline }))
 }
 
-async fn look(client: &Client, deadline: Duration) -> Result<Vec<Finding>, RedisError> {
+async fn look(found: &Found, deadline: Duration) -> Result<Vec<Finding>, QueueError> {
     // Both default to a second or less, whatever the caller is willing to wait.
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(deadline))
         .set_response_timeout(Some(deadline));
-    let mut conn = client.get_multiplexed_async_connection_with_config(&config).await?;
-    redis::cmd("PING").query_async::<()>(&mut conn).await?;
-    let mut findings = match allowed(redis::cmd("INFO").query_async::<String>(&mut conn).await)? {
+    let mut conn = found.connect(&config).await?;
+    ask(&mut conn).await.map_err(|error| QueueError::of(&error, &found.url))
+}
+
+async fn ask(conn: &mut MultiplexedConnection) -> Result<Vec<Finding>, RedisError> {
+    redis::cmd("PING").query_async::<()>(conn).await?;
+    let mut findings = match allowed(redis::cmd("INFO").query_async::<String>(conn).await)? {
         Some(info) => judge(&info),
         None => vec![warn(
             "our user may not run INFO, so version, role, cluster mode, eviction and persistence are not checked; \
              allow it: ACL SETUSER … +info",
         )],
     };
-    findings.push(blmove(&mut conn).await?);
+    findings.push(blmove(conn).await?);
     Ok(findings)
 }
 
@@ -87,13 +90,14 @@ fn judge(info: &str) -> Vec<Finding> {
         |version| format!("Valkey {version}"),
     );
     let mut findings = vec![ok(format!("{} answers", shown(&version, "")))];
-    findings.push(match field("redis_mode") {
+    // Valkey's own word for it, unless it is told to speak as Redis does.
+    findings.push(match field("redis_mode").or_else(|| field("server_mode")) {
         Some("standalone") => ok("it is one server, not a cluster"),
         Some("cluster") => error(
             "it is a Redis Cluster, which is not supported: a lane moves tasks between keys in one step; use a single \
              server, or one with Sentinel",
         ),
-        Some("sentinel") => error("it is a Sentinel, not a Redis; write the address of the Redis itself"),
+        Some("sentinel") => error("it is a Sentinel, not a Redis; write redis-sentinel://HOST:PORT/MASTER, or in fleet.yaml redis: { sentinel: … }"),
         other => unknown("mode", other),
     });
     findings.push(match field("role") {

@@ -60,3 +60,11 @@ local task = redis.call('RPOP', KEYS[1])
 if task then redis.call('LPUSH', KEYS[2], task) end
 return task
 ";
+
+/// Answers a canary: it is nobody's task, so its answer is not among the results that are collected, and is soon forgotten.
+/// Keys: in-flight, result. Arguments: the canary, its answer, its time to live in s.
+pub(super) const ANSWER_CANARY: &str = "
+redis.call('LREM', KEYS[1], 0, ARGV[1])
+redis.call('SET', KEYS[2], ARGV[2], 'EX', ARGV[3])
+return 1
+";

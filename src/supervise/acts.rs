@@ -1,4 +1,4 @@
-//! The one remedy so far, and what is answered to those who ordered it.
+//! The relaunch, and what is answered to those who ordered it.
 
 use super::core::{Core, Done};
 use crate::journal::{Event as Kind, Priority, Record, last_lines};
@@ -42,7 +42,8 @@ impl Core {
         let Some(worker) = self.workers.get_mut(name) else { return };
         worker.relaunched = None;
         if worker.because.is_empty() {
-            worker.because = format!("its own supervisor saw it dead: {}", worker.why());
+            worker.because =
+                format!("its own supervisor saw it {}: {}", worker.shown.class.name(), worker.why());
         }
         let text = format!("relaunching {}: {}", worker.spec.unit, worker.because);
         worker.last_act = Some((now, "relaunch ordered".to_owned()));
@@ -62,12 +63,12 @@ impl Core {
 
     /// A relaunch of one of our workers ended.
     pub(super) fn relaunched(&mut self, name: &WorkerName, end: Relaunch, log: Vec<String>, now: Moment) {
-        let degraded = self.degraded();
+        let (degraded, host) = (self.degraded(), self.host);
         let target = self.target(name);
         let Some(worker) = self.workers.get_mut(name) else { return };
         // Over the bus the look at the new run has arrived before this; through systemctl there is no other.
         if let Some(unit) = end.snapshot.filter(|_| end.break_glass) {
-            worker.seen = Observation::Unit(unit);
+            worker.take_in(Observation::Unit(unit), host, now);
         }
         let took = human(end.took);
         let mut ending = ending(&end.result);

@@ -5,18 +5,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
+use super::drill::{DrillDone, Drills};
+use super::lanes::LaneNews;
 use super::neighbours::Neighbour;
 use super::worker::Worker;
+use crate::detect::{Look, Plan, Vital};
 use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record, Recorder};
-use crate::judge::{Action, Event, Host, Observation, Phase, Terms, WorkerState, classify, decide};
+use crate::judge::log::Happened;
+use crate::judge::{Action, Event, Host, Observation, Phase, WorkerState, classify, crowd, decide};
 use crate::peer::desk::Update;
-use crate::peer::wire::Verdict;
+use crate::peer::wire::{DrillReport, Refusal, Verdict};
 use crate::store::StoreHandle;
 use crate::systemd::{Relaunch, Systemd};
-use crate::vocabulary::{Moment, NodeName, Target, UnitName, WorkerName};
+use crate::vocabulary::{Mode, Moment, NodeName, Remedy, Target, UnitName, WorkerName};
 
 /// How long a host may stay in systemd's `starting` before its workers count as dead all the same: a unit that hangs
 /// at boot must not blind the supervisor for ever.
@@ -33,6 +37,21 @@ pub(super) enum Done {
     Relaunch { worker: WorkerName, end: Box<Relaunch>, log: Vec<String> },
     /// An order that this node gave to a neighbour as its watcher.
     Errand { target: Target, verdict: Box<Result<Verdict, String>> },
+    /// A nudge or repipe of a worker of this node.
+    Gentle { worker: WorkerName, remedy: Remedy, result: Result<(), String>, took: Duration },
+    /// A step of a rehearsal with a worker of this node.
+    Drill { worker: WorkerName, ended: Box<DrillDone> },
+    /// The rehearsal with a neighbour's supervisor.
+    DrillNode { node: NodeName, came: Box<Result<DrillReport, Refusal>>, reply: oneshot::Sender<Verdict> },
+    /// This supervisor was to be killed and is not; why.
+    Alive(String),
+    /// The `power` command of a neighbour.
+    Power {
+        node: NodeName,
+        how: Result<String, String>,
+        reply: Option<oneshot::Sender<Verdict>>,
+        took: Duration,
+    },
 }
 
 /// The supervisor's state and its handles to the outside.
@@ -43,6 +62,8 @@ pub(super) struct Core {
     pub(super) neighbours: BTreeMap<NodeName, Neighbour>,
     pub(super) host: Host,
     pub(super) host_since: Moment,
+    /// Until when nothing is decided, because this process was away and what it knows is old.
+    pub(super) catching_up: Option<Moment>,
     pub(super) bus_lost: Option<String>,
     /// Why the last reload was refused, while the old configuration is kept.
     pub(super) stale_config: Option<String>,
@@ -56,11 +77,18 @@ pub(super) struct Core {
     /// Changes of all nodes in view, for the local socket.
     pub(super) all: broadcast::Sender<Arc<Update>>,
     pub(super) units: watch::Sender<Vec<UnitName>>,
+    /// What the detectors look at.
+    pub(super) plan: watch::Sender<Plan>,
+    /// Another address of Redis than the fleet file's, with credentials.
+    pub(super) redis: Option<String>,
+    /// Which of the workers are lanes.
+    pub(super) lanes: watch::Sender<Vec<(WorkerName, Mode)>>,
     pub(super) done: mpsc::Sender<Done>,
+    pub(super) drills: Drills,
 }
 
 /// A number that differs from name to name (FNV-1a), for the spread of retries.
-fn salt(name: &str) -> u64 {
+pub(super) fn salt(name: &str) -> u64 {
     name.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
@@ -83,9 +111,39 @@ impl Core {
             if let Some(worker) = self.workers.get_mut(&name)
                 && !worker.knows_better_than(seen)
             {
-                worker.seen = seen.clone();
+                worker.take_in(seen.clone(), self.host, now);
             }
             self.look(&name, now);
+        }
+    }
+
+    /// Takes in what a detector read of a worker of this node, or of one that this node watches.
+    pub(super) fn read(&mut self, vital: Vital, now: Moment) {
+        let Vital { target, sign, reading } = vital;
+        if target.node != self.me {
+            let neighbour = self.neighbours.get_mut(&target.node);
+            if let Some(report) =
+                neighbour.and_then(|neighbour| neighbour.read(&self.fleet, &target, sign, reading, now))
+            {
+                let text = format!("{}: {}", report.class.name(), report.why);
+                self.recorder.record(Record::local(
+                    Kind::Observed,
+                    Priority::Warning,
+                    target.to_string(),
+                    text,
+                ));
+                self.publish_all(Update::Worker(report));
+            }
+            return;
+        }
+        let Some(worker) = self.workers.get_mut(&target.worker) else { return };
+        worker.note(Happened::read(sign, reading.clone()), self.host, now);
+        let before = worker.signs.vitals();
+        let (stuck, gap) = (worker.spec.stuck.as_ref(), worker.spec.delivery_gap.as_ref());
+        worker.signs.take(sign, reading, stuck, gap, now);
+        // Most readings say what the one before has said.
+        if worker.signs.vitals() != before {
+            self.look(&target.worker, now);
         }
     }
 
@@ -93,7 +151,9 @@ impl Core {
     pub(super) fn look(&mut self, name: &WorkerName, now: Moment) {
         let host = self.host;
         let Some(worker) = self.workers.get_mut(name) else { return };
-        worker.health = classify(&worker.seen, host);
+        worker.health = classify(&worker.seen, &worker.signs.vitals(), host);
+        self.inherit(name, now);
+        let Some(worker) = self.workers.get_mut(name) else { return };
         let event = Event::Seen { health: worker.health.clone(), invocation: worker.invocation() };
         let shown = worker.shown(now);
         // Also a new run or another reason within the same class: a watcher's order is about the run it was shown.
@@ -110,6 +170,7 @@ impl Core {
         if self.decide(name, &event, now) || news {
             self.publish(name, now);
         }
+        self.cue_seen(name, now);
     }
 
     /// Judges every worker anew, after the host's own state changed.
@@ -129,22 +190,35 @@ impl Core {
 
     /// Feeds an event to the judge and carries out what it decides; true if that has changed the worker's state.
     fn decide(&mut self, name: &WorkerName, event: &Event, now: Moment) -> bool {
+        if let (Some(_), Event::Seen { .. }) = (self.catching_up, event) {
+            return false;
+        }
+        let (crowd, host) = (crowd(self.workers.values().map(|worker| &worker.health)), self.host);
         let Some(worker) = self.workers.get_mut(name) else { return false };
-        let terms = Terms { policy: &worker.spec.policy, salt: salt(name.as_str()) };
+        worker.note_event(event, crowd, host, now);
+        let terms = worker.terms(salt(name.as_str()), crowd);
         let (state, actions) = decide(&worker.state, event, terms, now);
         let changed = state != worker.state;
+        if changed {
+            worker.note_time(host, now);
+        }
         worker.state = state;
         if changed {
             self.save(name);
         }
         for action in actions {
+            if let (Action::Act(remedy), Some(worker)) = (action, self.workers.get_mut(name)) {
+                worker.note(Happened::Acted(remedy), host, now);
+            }
             match action {
-                Action::Relaunch => self.relaunch(name, now),
+                Action::Act(Remedy::Relaunch) => self.relaunch(name, now),
+                Action::Act(remedy @ (Remedy::Nudge | Remedy::Repipe)) => self.gentle(name, remedy, now),
                 Action::Say(say) => self.say(name, say, now),
             }
         }
         if let Some(worker) = self.workers.get_mut(name) {
             worker.disappoint();
+            worker.disappoint_gentle(now);
         }
         changed
     }
@@ -154,7 +228,7 @@ impl Core {
         self.workers.values().any(|worker| matches!(worker.state.phase, Phase::Repairing { .. }))
     }
 
-    fn save(&self, name: &WorkerName) {
+    pub(super) fn save(&self, name: &WorkerName) {
         let Some(worker) = self.workers.get(name) else { return };
         match serde_json::to_string(&worker.state) {
             Ok(json) => self.store.save_worker(name, json),
@@ -176,6 +250,29 @@ impl Core {
         let _ = self.all.send(update);
     }
 
+    /// A lane has said something new, or nothing for too long.
+    pub(super) fn lane(&mut self, news: LaneNews, now: Moment) {
+        let LaneNews { worker: name, said, silent } = news;
+        let lane = match said {
+            Ok(status) => status.map(|status| (status, silent)),
+            Err(why) => {
+                let text = format!("what this lane says of itself is not believed: {why}");
+                let record = Record::local(Kind::Degraded, Priority::Warning, self.target(&name), text);
+                self.recorder.record(record);
+                None
+            }
+        };
+        // It may have been taken out of the fleet meanwhile.
+        let Some(worker) = self.workers.get_mut(&name) else { return };
+        let shows = |worker: &Worker| worker.lane(now).is_some();
+        let showed = shows(worker);
+        worker.lane = lane;
+        // What nobody was shown and nobody will be is no news.
+        if showed || shows(worker) {
+            self.publish(&name, now);
+        }
+    }
+
     pub(super) fn target(&self, name: &WorkerName) -> String {
         format!("{}/{name}", self.me)
     }
@@ -184,6 +281,9 @@ impl Core {
     pub(super) fn host(&mut self, host: Host, now: Moment) {
         if host == self.host {
             return;
+        }
+        for worker in self.workers.values_mut() {
+            worker.note(Happened::Host(host), self.host, now);
         }
         self.host = host;
         self.host_since = now;
@@ -233,10 +333,13 @@ impl Core {
             self.recorder.record(Record::local(Kind::Degraded, Priority::Warning, "", text));
             self.host(Host::Running, now);
         }
+        if let Some(until) = self.catch_up(now) {
+            return Some(until);
+        }
         let due: Vec<WorkerName> = self
             .workers
             .iter()
-            .filter(|(_, worker)| worker.state.wake(&worker.spec.policy).is_some_and(|at| at <= now))
+            .filter(|(_, worker)| worker.state.wake(worker.policy()).is_some_and(|at| at <= now))
             .map(|(name, _)| name.clone())
             .collect();
         for name in due {
@@ -247,15 +350,36 @@ impl Core {
         if now.since(*at) >= DEGRADED_AGAIN && self.degraded() != *told {
             self.publish_node(now);
         }
+        let drill = self.drill_due(now);
         let errands = self.errands(now);
         let returns = self.await_return(now);
+        let blackouts = self.blackouts(now);
         self.workers
             .values()
-            .filter_map(|worker| worker.state.wake(&worker.spec.policy))
+            .filter_map(|worker| worker.state.wake(worker.policy()))
             .filter(|at| *at > now)
             .chain(errands)
+            .chain(drill)
             .chain(returns)
+            .chain(blackouts)
             .min()
+    }
+
+    /// What there is to look at: this node's workers, and of those that it watches what can be seen from here.
+    fn looks(&self) -> Plan {
+        let target =
+            |node: &NodeName, worker: &WorkerName| Target { node: node.clone(), worker: worker.clone() };
+        let own = self.workers.iter().flat_map(|(name, worker)| {
+            let spec = &worker.spec;
+            Look::at(&target(&self.me, name), &spec.unit, spec.stuck.as_ref(), spec.delivery_gap.as_ref())
+        });
+        let outside = self.fleet.watched_by(&self.me).flat_map(|(node, known)| {
+            known.workers.iter().flat_map(move |(name, spec)| {
+                Look::from_outside(&target(node, name), spec.stuck.as_ref(), spec.delivery_gap.as_ref())
+            })
+        });
+        let looks = own.chain(outside).collect();
+        Plan { looks, redis: self.redis.clone().or_else(|| self.fleet.redis.clone()) }
     }
 
     /// Adopts a fleet: new workers are looked at, removed ones are forgotten, the others keep their state.
@@ -265,7 +389,9 @@ impl Core {
         for (name, spec) in specs {
             let worker = match before.remove(&name) {
                 Some(mut worker) if worker.spec.unit == spec.unit => {
-                    worker.spec = spec;
+                    // What it said as another lane, or as a lane at all, is not said of what it is now.
+                    worker.lane = worker.lane.take().filter(|_| worker.spec.lane == spec.lane);
+                    worker.adopt(spec);
                     worker
                 }
                 Some(_) | None => Worker::new(spec, WorkerState::default(), now),
@@ -273,7 +399,11 @@ impl Core {
             self.workers.insert(name, worker);
         }
         self.fleet = fleet;
-        self.units.send_replace(self.workers.values().map(|worker| worker.spec.unit.clone()).collect());
+        let units = self.workers.values().map(|worker| worker.spec.unit.clone());
+        self.units.send_replace(units.chain(self.drills.unit()).collect());
+        let lane = |(name, worker): (&WorkerName, &Worker)| Some((name.clone(), worker.spec.lane?));
+        self.lanes.send_replace(self.workers.iter().filter_map(lane).collect());
+        self.plan.send_replace(self.looks());
         for worker in self.workers.values() {
             self.systemd.look(&worker.spec.unit);
         }

@@ -2,14 +2,21 @@
 //! judge decides; everything slow happens elsewhere and comes back as a message.
 
 mod acts;
+mod alarm;
+mod away;
 mod core;
+mod drill;
+mod gentle;
 pub mod kernel;
+mod lanes;
 mod neighbours;
 mod orders;
 mod peers;
+mod power;
 mod report;
 mod run;
 mod say;
+mod tape;
 mod worker;
 
 use std::path::PathBuf;
@@ -29,6 +36,8 @@ pub struct Setup {
     pub key: PathBuf,
     /// Where state and evidence are kept.
     pub state_dir: PathBuf,
+    /// Another address of Redis than the fleet file's, with a user and a password. Only detectors use it.
+    pub redis: Option<String>,
 }
 
 /// Why the supervisor cannot start.

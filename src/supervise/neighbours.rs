@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::fleet::Fleet;
-use crate::judge::{Errand, Sight, backoff, errand};
+use super::worker::rungs;
+use crate::fleet::{Fleet, Right};
+use crate::judge::{Errand, Pulse, Reading, Sight, Sign, Signs, backoff, errand};
 use crate::peer::watch::PeerHandle;
-use crate::peer::wire::{Class, Hello, NodeReport, NodeState, WorkerReport};
-use crate::vocabulary::{BootNonce, FleetHash, Moment, NodeName, Target, WorkerName};
+use crate::peer::wire::{Class, Hello, NodeReport, NodeState, Rehearsal, Sighting, WorkerReport};
+use crate::vocabulary::{BootNonce, FailureClass, FleetHash, Moment, NodeName, Remedy, Target, WorkerName};
 
 /// One watched node.
 pub(super) struct Neighbour {
@@ -20,9 +21,15 @@ pub(super) struct Neighbour {
     /// The run of its supervisor that was heard from last.
     run: Option<BootNonce>,
     degraded: Vec<String>,
+    /// How it sees the nodes that it watches.
+    sees: Vec<Sighting>,
+    /// What it rehearsed with them.
+    rehearsed: Vec<Rehearsal>,
     workers: BTreeMap<WorkerName, Seen>,
     /// What its silence would mean had it not said goodbye.
     excused: Option<(NodeState, String)>,
+    /// When its `power` command was run from here last.
+    pub(super) powered: Option<Moment>,
 }
 
 /// How long a node that said goodbye may stay away before its silence counts: a reboot with a long file system check.
@@ -44,6 +51,17 @@ struct Seen {
     at: Moment,
     /// What this watcher has ordered for it and not heard back from, or when it may order again.
     errand: Run,
+    /// What this watcher's own detectors see of it.
+    signs: Signs,
+    /// What that means, and since when.
+    outside: Option<((FailureClass, String), Moment)>,
+}
+
+/// How many watchers of a node come before `me`: those with an earlier name that may relaunch the worker.
+fn rank(fleet: &Fleet, me: &NodeName, node: &NodeName, worker: &WorkerName) -> u32 {
+    let watchers = fleet.nodes.get(node).into_iter().flat_map(|node| &node.watched_by);
+    let before = watchers.filter(|other| *other < me && fleet.allows(other, node, worker, Right::Relaunch));
+    u32::try_from(before.count()).unwrap_or(u32::MAX)
 }
 
 /// The state of a watcher's own orders for one worker.
@@ -55,11 +73,50 @@ enum Run {
 }
 
 impl Seen {
+    /// Whether it ails as seen from here while its own node calls it healthy, or cannot tell. A node that sees more than
+    /// that is right about its own worker.
+    fn ails(&self) -> bool {
+        match self.report.class {
+            Class::Healthy | Class::Unknown => self.outside.is_some(),
+            Class::Starting | Class::Held | Class::Dead | Class::Stuck | Class::DeliveryGap => false,
+        }
+    }
+
     /// The report as it reads now.
     fn now(&self, now: Moment) -> WorkerReport {
         let mut report = self.report.clone();
         report.age_by(now.since(self.at));
+        if let (true, Some(((class, evidence), since))) = (self.ails(), &self.outside) {
+            report.class = match class {
+                FailureClass::Stuck => Class::Stuck,
+                FailureClass::DeliveryGap => Class::DeliveryGap,
+                FailureClass::Dead | FailureClass::SupervisorDead | FailureClass::Unreachable => {
+                    Class::Unknown
+                }
+            };
+            report.for_ms = u64::try_from(now.since(*since).as_millis()).unwrap_or(u64::MAX);
+            report.why = format!("seen in Redis from outside, not by its own node: {evidence}");
+        }
         report
+    }
+
+    /// What is kept of it when its node reports anew.
+    fn replaced(self, report: WorkerReport, now: Moment) -> Self {
+        let healthy = report.class == Class::Healthy;
+        let another_run = report.invocation != self.report.invocation;
+        let errand = match self.errand {
+            // Whatever was ordered, it is up: the next fall is a new story.
+            Run::NotBefore { .. } if healthy && (another_run || self.outside.is_none()) => Run::Idle,
+            kept @ (Run::Idle | Run::InFlight { .. } | Run::NotBefore { .. }) => kept,
+        };
+        if another_run {
+            return Self { report, at: now, errand, signs: Signs::default(), outside: None };
+        }
+        Self { report, at: now, errand, ..self }
+    }
+
+    fn new(report: WorkerReport, now: Moment) -> Self {
+        Self { report, at: now, errand: Run::Idle, signs: Signs::default(), outside: None }
     }
 }
 
@@ -74,8 +131,11 @@ impl Neighbour {
             fleet_hash: None,
             run: None,
             degraded: Vec::new(),
+            sees: Vec::new(),
+            rehearsed: Vec::new(),
             workers: BTreeMap::new(),
             excused: None,
+            powered: None,
         }
     }
 
@@ -114,6 +174,11 @@ impl Neighbour {
         changed
     }
 
+    /// How it sees another node, if it watches that one.
+    pub(super) fn sees(&self, node: &NodeName) -> Option<NodeState> {
+        self.sees.iter().find(|sight| sight.node == *node).map(|sight| sight.state)
+    }
+
     pub(super) fn state(&self) -> NodeState {
         self.state
     }
@@ -127,23 +192,27 @@ impl Neighbour {
 
     pub(super) fn snapshot(&mut self, report: NodeReport, now: Moment) {
         self.degraded = report.degraded;
+        self.sees = report.sees;
+        self.rehearsed = report.rehearsed;
         // It may have taken another fleet file since its hello.
         self.fleet_hash = report.fleet_hash.or(self.fleet_hash);
         let mut before = std::mem::take(&mut self.workers);
         for report in report.workers {
-            let errand = before.remove(&report.worker).map_or(Run::Idle, |seen| seen.errand);
-            self.workers.insert(report.worker.clone(), Seen { report, at: now, errand });
+            let seen = match before.remove(&report.worker) {
+                Some(seen) => (report.worker.clone(), seen.replaced(report, now)),
+                None => (report.worker.clone(), Seen::new(report, now)),
+            };
+            self.workers.insert(seen.0, seen.1);
         }
     }
 
     pub(super) fn change(&mut self, report: WorkerReport, now: Moment) {
-        let errand = match self.workers.get(&report.worker) {
-            // Whatever was ordered, it is up: the next fall is a new story.
-            Some(Seen { errand: Run::NotBefore { .. }, .. }) if report.class == Class::Healthy => Run::Idle,
-            Some(seen) => seen.errand,
-            None => Run::Idle,
+        let name = report.worker.clone();
+        let seen = match self.workers.remove(&name) {
+            Some(seen) => seen.replaced(report, now),
+            None => Seen::new(report, now),
         };
-        self.workers.insert(report.worker.clone(), Seen { report, at: now, errand });
+        self.workers.insert(name, seen);
     }
 
     pub(super) fn invocation(&self, worker: &WorkerName) -> Option<crate::vocabulary::InvocationId> {
@@ -158,48 +227,97 @@ impl Neighbour {
             version: self.version.clone(),
             fleet_hash: self.fleet_hash,
             degraded: self.degraded.clone(),
+            sees: self.sees.clone(),
+            rehearsed: self.rehearsed.clone(),
             workers: self.workers.values().map(|seen| seen.now(now)).collect(),
         }
     }
 
-    /// The workers that a relaunch is to be ordered for now, each with its last run; and when to look again.
+    /// Takes in what a detector of this node read of one of its workers: queues and heartbeats in Redis are seen from
+    /// anywhere. Returns what there is to tell if that changes how the worker looks from here.
+    pub(super) fn read(
+        &mut self,
+        fleet: &Fleet,
+        target: &Target,
+        sign: Sign,
+        reading: Reading,
+        now: Moment,
+    ) -> Option<WorkerReport> {
+        let spec = fleet.nodes.get(&target.node)?.workers.get(&target.worker)?;
+        let seen = self.workers.get_mut(&target.worker)?;
+        seen.signs.take(sign, reading, spec.stuck.as_ref(), spec.delivery_gap.as_ref(), now);
+        let vitals = seen.signs.vitals();
+        let outside = match (vitals.beat, vitals.flow) {
+            (Pulse::Still(evidence), _) => Some((FailureClass::Stuck, evidence)),
+            (Pulse::Unwatched | Pulse::Moving, Pulse::Still(evidence)) => {
+                Some((FailureClass::DeliveryGap, evidence))
+            }
+            (Pulse::Unseen(_), _) | (Pulse::Unwatched | Pulse::Moving, _) => None,
+        };
+        if seen.outside.as_ref().map(|(found, _)| found) == outside.as_ref() {
+            return None;
+        }
+        seen.outside = outside.map(|found| (found, now));
+        seen.ails().then(|| seen.now(now))
+    }
+
+    /// The workers that something is to be ordered for now, with what and how they look; and when to look again.
     pub(super) fn errands(
         &mut self,
+        me: &NodeName,
         node: &NodeName,
         fleet: &Fleet,
         now: Moment,
-    ) -> (Vec<WorkerName>, Option<Moment>) {
+    ) -> (Vec<(WorkerName, Remedy, String)>, Option<Moment>) {
         let (mut go, mut wake) = (Vec::new(), None::<Moment>);
         let mut wake_at = |at: Moment| wake = Some(wake.map_or(at, |earlier| earlier.min(at)));
-        let specs = fleet.nodes.get(node).map(|node| &node.workers);
+        let Some(known) = fleet.nodes.get(node) else { return (go, None) };
         // Orders go to a supervisor that answers; a silent one is knocked at by reconnecting.
         if self.state != NodeState::Up {
             return (go, None);
         }
         for (name, seen) in &mut self.workers {
-            let Some(spec) = specs.and_then(|specs| specs.get(name)) else { continue };
-            if seen.report.class != Class::Dead {
-                continue;
-            }
+            let Some(spec) = known.workers.get(name) else { continue };
             let report = seen.now(now);
+            let (class, for_, own) = match (report.class, &seen.outside) {
+                (Class::Dead, _) => (FailureClass::Dead, report.age(), true),
+                (Class::Stuck | Class::DeliveryGap, Some((found, since))) if seen.ails() => {
+                    (found.0, now.since(*since), false)
+                }
+                (Class::Stuck, _) => (FailureClass::Stuck, report.age(), true),
+                (Class::DeliveryGap, _) => (FailureClass::DeliveryGap, report.age(), true),
+                (Class::Healthy | Class::Starting | Class::Held | Class::Unknown, _) => continue,
+            };
+            let failures = match seen.errand {
+                Run::InFlight { .. } => continue,
+                Run::NotBefore { at, .. } if now < at => {
+                    wake_at(at);
+                    continue;
+                }
+                Run::NotBefore { failures, .. } => failures,
+                Run::Idle => 0,
+            };
             let sight = Sight {
-                dead_for: report.age(),
+                class,
+                for_,
                 attended: !report.doing.is_empty() || report.due_in_ms.is_some(),
                 left_to_peers: report.left_to_peers,
                 spared: report.held_for_ms.is_some() || report.quarantined,
                 startable: report.startable,
+                failures,
+                rank: rank(fleet, me, node, name),
             };
-            match (errand(sight, &spec.policy), seen.errand) {
-                (Errand::None, _) | (_, Run::InFlight { .. }) => {}
-                (Errand::LookIn(left), _) => wake_at(now + left),
-                (Errand::Relaunch, Run::NotBefore { at, .. }) if now < at => wake_at(at),
-                (Errand::Relaunch, Run::Idle) => {
-                    seen.errand = Run::InFlight { failures: 0 };
-                    go.push(name.clone());
-                }
-                (Errand::Relaunch, Run::NotBefore { failures, .. }) => {
+            match errand(sight, &spec.policy, rungs(spec)) {
+                Errand::None => {}
+                Errand::LookIn(left) => wake_at(now + left),
+                Errand::Order(remedy) => {
                     seen.errand = Run::InFlight { failures };
-                    go.push(name.clone());
+                    let saw = if own {
+                        class.name().to_owned()
+                    } else {
+                        format!("{} as seen from {me}", class.name())
+                    };
+                    go.push((name.clone(), remedy, saw));
                 }
             }
         }
@@ -224,6 +342,16 @@ impl Neighbour {
     /// What is known of the node, for somebody whose order could not be passed on.
     pub(super) fn in_words(&self, node: &NodeName) -> String {
         format!("{node} was last seen {}: {}", self.state.name(), self.why)
+    }
+
+    /// Its state is as old as this moment, however long this watcher has not listened.
+    pub(super) fn count_anew(&mut self, now: Moment) {
+        self.since = now;
+    }
+
+    /// The worker of it that is broken on purpose at the moment, if one is.
+    pub(super) fn rehearsed_now(&self) -> Option<&WorkerReport> {
+        self.workers.values().map(|seen| &seen.report).find(|report| report.drill.is_some())
     }
 
     pub(super) fn since(&self) -> Moment {

@@ -5,29 +5,32 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::core::{Core, Done};
-use super::worker::Waiter;
+use super::worker::{WAITERS_AT_MOST, Waiter};
 use crate::journal::{self, Event as Kind, Priority, Record};
-use crate::judge::{Admitted, Event, Hold, Objection, Wish, admit};
+use crate::judge::{Admitted, Cue, Event, Hold, Objection, Wish, admit};
 use crate::peer::desk::{Asker, Order, Subscription, Update, View};
 use crate::peer::wire::{
-    DeadLetter, NodeReport, Outcome, Refusal, RefusalCode, RelaunchOrder, Request, Verb, Verdict,
+    DeadLetter, GentleOrder, NodeReport, Outcome, Refusal, RefusalCode, RelaunchOrder, Request, Verb, Verdict,
 };
-use crate::vocabulary::{Mode, Moment, NodeName, Target, TaskId, WorkerName, human};
+use crate::vocabulary::{Mode, Moment, NodeName, Remedy, Target, TaskId, WorkerName, human};
 
 /// The longest hold. A lease that outlives everybody's memory of it is no lease.
 pub(super) const HOLD_AT_MOST: Duration = Duration::from_secs(7 * 86_400);
 /// How much longer than systemd's own start timeout a peer's answer to a relaunch is waited for.
 const ANSWER_SLACK: Duration = Duration::from_secs(15);
+/// How long a peer may take to carry out a nudge or repipe and to see whether it helped.
+const ANSWER_GENTLE: Duration = Duration::from_secs(30 + 60 + 15);
+/// How long a peer may take for a rehearsal: the longest lease, a remedy that is under way when it ends, its own repair, and a
+/// task through a lane.
+const ANSWER_DRILL: Duration = Duration::from_secs(600 + 30 + 60 + 60);
 /// How long a peer may take to answer anything else.
 const ANSWER: Duration = Duration::from_secs(5);
 /// How long a peer may take to search its journal: as long as the search may take there, and the way.
 const ANSWER_PROOF: Duration = Duration::from_secs(10);
 /// How many searches of the journal may run at once: each is a child and up to some megabytes of records.
 const SEARCHES: usize = 2;
-/// How many orders may wait on one worker; each holds memory until it is answered.
-const WAITERS_AT_MOST: usize = 64;
 
-fn refused(code: RefusalCode, text: impl Into<String>) -> Verdict {
+pub(super) fn refused(code: RefusalCode, text: impl Into<String>) -> Verdict {
     Verdict::Refused(Refusal::new(code, text))
 }
 
@@ -61,7 +64,14 @@ impl Core {
                 let _ = reply.send(Subscription { first, changes });
             }
             Order::Request { asker, request, reply } => {
-                if request.target_node == self.me {
+                if let Verb::Power { force } = request.verb {
+                    self.serve_power(&asker, request, force, reply, now);
+                } else if let (Verb::Drill(order), None, false) =
+                    (&request.verb, &request.worker, request.target_node == self.me)
+                {
+                    let order = *order;
+                    self.drill_neighbour(&asker, request, order, reply, now);
+                } else if request.target_node == self.me {
                     self.serve(&asker, request, reply, now);
                 } else {
                     self.pass_on(request, reply, now);
@@ -73,7 +83,7 @@ impl Core {
     /// Every node in view, this one first.
     pub(super) fn fleet_report(&self, now: Moment) -> Vec<NodeReport> {
         let own = std::iter::once(self.node_report(now));
-        own.chain(self.neighbours.iter().map(|(name, neighbour)| neighbour.report(name, now))).collect()
+        own.chain(self.neighbours.keys().filter_map(|name| self.neighbour_report(name, now))).collect()
     }
 
     fn serve(&mut self, asker: &Asker, request: Request, reply: oneshot::Sender<Verdict>, now: Moment) {
@@ -82,15 +92,22 @@ impl Core {
                 Verb::Status {} => Verdict::Outcome(Outcome::Status(self.node_report(now))),
                 Verb::Fleet {} => Verdict::Outcome(Outcome::Fleet(self.fleet_report(now))),
                 Verb::Audit { last } => return self.audit(last, reply),
-                Verb::Watch {} => Verdict::Outcome(Outcome::Watching),
+                Verb::Watch {} | Verb::Events {} => Verdict::Outcome(Outcome::Watching),
                 Verb::Prove { task, lane } => return prove(task, lane, reply),
                 Verb::Requeue(ref letter) | Verb::Drop(ref letter) => {
                     self.note(asker, request.verb.name(), letter, &request.because);
                     Verdict::Outcome(Outcome::Noted)
                 }
-                Verb::Relaunch(_) | Verb::Hold { .. } | Verb::Release {} | Verb::Explain {} => {
-                    refused(RefusalCode::NoWorker, "name the worker: NODE/WORKER")
+                Verb::Drill(order) => return self.serve_own_death(asker, order, reply, now),
+                Verb::Power { .. } => {
+                    refused(RefusalCode::NotConfigured, "the fleet file names nothing of the kind")
                 }
+                Verb::Relaunch(_)
+                | Verb::Nudge(_)
+                | Verb::Repipe(_)
+                | Verb::Hold { .. }
+                | Verb::Release {}
+                | Verb::Explain {} => refused(RefusalCode::NoWorker, "name the worker: NODE/WORKER"),
             };
             let _ = reply.send(verdict);
             return;
@@ -102,6 +119,17 @@ impl Core {
         let verdict = match request.verb {
             Verb::Relaunch(order) => {
                 return self.serve_relaunch(asker, name, order, request.because, reply, now);
+            }
+            Verb::Nudge(order) => {
+                let order = (Remedy::Nudge, order);
+                return self.serve_gentle(asker, name, order, request.because, reply, now);
+            }
+            Verb::Repipe(order) => {
+                let order = (Remedy::Repipe, order);
+                return self.serve_gentle(asker, name, order, request.because, reply, now);
+            }
+            Verb::Drill(order) => {
+                return self.serve_drill(asker, name, order, &request.because, reply, now);
             }
             Verb::Status {} => {
                 let workers = vec![worker.report(&self.me, &name, now)];
@@ -115,12 +143,14 @@ impl Core {
                 self.look(&name, now);
                 Verdict::Outcome(Outcome::Released { hold, quarantine })
             }
-            Verb::Audit { .. }
+            Verb::Power { .. }
+            | Verb::Audit { .. }
             | Verb::Fleet {}
             | Verb::Prove { .. }
             | Verb::Requeue(_)
             | Verb::Drop(_)
-            | Verb::Watch {} => {
+            | Verb::Watch {}
+            | Verb::Events {} => {
                 refused(RefusalCode::Malformed, format!("`{}` takes no worker", request.verb.name()))
             }
         };
@@ -150,7 +180,7 @@ impl Core {
         now: Moment,
     ) {
         let Some(worker) = self.workers.get_mut(&name) else { return };
-        let wish = Wish { expect: order.expect, force: order.force };
+        let wish = Wish { remedy: Remedy::Relaunch, expect: order.expect, force: order.force };
         let policy = &worker.spec.policy;
         let admitted =
             admit(&worker.state, &worker.health, worker.invocation(), self.host, wish, policy, now);
@@ -164,22 +194,33 @@ impl Core {
                 worker.waiters.push(Waiter { reply, settled: order.settled, shared });
                 if !shared {
                     worker.because = format!("{asker}: {because}");
-                    self.judge(&name, &Event::Ordered, now);
+                    self.judge(&name, &Event::Ordered(Remedy::Relaunch), now);
                 }
+                self.cue(&name, Cue::Remedy(asker.peer()), now);
             }
             Ok(Admitted::AlreadyRecovered(invocation)) => {
                 let _ = reply.send(Verdict::Outcome(Outcome::AlreadyRecovered { invocation }));
             }
-            Err(objection) => {
-                let verdict = self.object(&name, objection);
-                if let Verdict::Refused(refusal) = &verdict {
-                    let text = format!("relaunch refused: {refusal}");
-                    let record = Record::local(Kind::Refused, Priority::Warning, self.target(&name), text);
-                    self.recorder.record(Record { by: asker.to_string(), ..record });
-                }
-                let _ = reply.send(verdict);
-            }
+            Err(objection) => self.refuse(asker, &name, Remedy::Relaunch, objection, reply),
         }
+    }
+
+    /// Refuses an order, and takes that down.
+    pub(super) fn refuse(
+        &self,
+        asker: &Asker,
+        name: &WorkerName,
+        remedy: Remedy,
+        objection: Objection,
+        reply: oneshot::Sender<Verdict>,
+    ) {
+        let verdict = self.object(name, objection);
+        if let Verdict::Refused(refusal) = &verdict {
+            let text = format!("{remedy} refused: {refusal}");
+            let record = Record::local(Kind::Refused, Priority::Warning, self.target(name), text);
+            self.recorder.record(Record { by: asker.to_string(), ..record });
+        }
+        let _ = reply.send(verdict);
     }
 
     fn object(&self, name: &WorkerName, objection: Objection) -> Verdict {
@@ -212,6 +253,13 @@ impl Core {
                         self.me
                     ),
                 )
+            }
+            Objection::NotRunning => refused(
+                RefusalCode::NotRunning,
+                format!("{target} does not run, and the dead cannot be nudged: keyholder relaunch {target}"),
+            ),
+            Objection::UnderWay(remedy) => {
+                refused(RefusalCode::Busy, format!("a {remedy} of {target} is under way already: ask again"))
             }
             Objection::NotStartable(obstacle) => {
                 refused(RefusalCode::NotStartable, format!("{target}: {obstacle}"))
@@ -268,8 +316,20 @@ impl Core {
                 expect: request.worker.as_ref().and_then(|worker| neighbour.invocation(worker)),
                 ..order
             }),
+            Verb::Nudge(order) if order.expect.is_none() => Verb::Nudge(GentleOrder {
+                expect: request.worker.as_ref().and_then(|worker| neighbour.invocation(worker)),
+                ..order
+            }),
+            Verb::Repipe(order) if order.expect.is_none() => Verb::Repipe(GentleOrder {
+                expect: request.worker.as_ref().and_then(|worker| neighbour.invocation(worker)),
+                ..order
+            }),
             verb @ (Verb::Status {}
             | Verb::Relaunch(_)
+            | Verb::Nudge(_)
+            | Verb::Repipe(_)
+            | Verb::Power { .. }
+            | Verb::Drill(_)
             | Verb::Hold { .. }
             | Verb::Release {}
             | Verb::Explain {}
@@ -278,12 +338,14 @@ impl Core {
             | Verb::Prove { .. }
             | Verb::Requeue(_)
             | Verb::Drop(_)
-            | Verb::Watch {}) => verb,
+            | Verb::Watch {}
+            | Verb::Events {}) => verb,
         };
         // A silent node's last known state is better than none, and says itself that it is old.
         if let (Verb::Status {}, None) = (&verb, &request.worker) {
-            let report = neighbour.report(&request.target_node, now);
-            let _ = reply.send(Verdict::Outcome(Outcome::Status(report)));
+            if let Some(report) = self.neighbour_report(&request.target_node, now) {
+                let _ = reply.send(Verdict::Outcome(Outcome::Status(report)));
+            }
             return;
         }
         let deadline = self.answer_within(&request.target_node, request.worker.as_ref(), &verb);
@@ -316,6 +378,9 @@ impl Core {
                 policy.start_timeout + policy.settle + ANSWER_SLACK
             }
             Verb::Prove { .. } => ANSWER_PROOF,
+            Verb::Nudge(_) | Verb::Repipe(_) => ANSWER_GENTLE,
+            Verb::Drill(_) => ANSWER_DRILL,
+            Verb::Power { .. } => ANSWER_SLACK,
             Verb::Status {}
             | Verb::Hold { .. }
             | Verb::Release {}
@@ -324,7 +389,8 @@ impl Core {
             | Verb::Fleet {}
             | Verb::Requeue(_)
             | Verb::Drop(_)
-            | Verb::Watch {} => ANSWER,
+            | Verb::Watch {}
+            | Verb::Events {} => ANSWER,
         }
     }
 
@@ -332,21 +398,27 @@ impl Core {
     pub(super) fn errands(&mut self, now: Moment) -> Option<Moment> {
         let mut wake = None::<Moment>;
         for (node, neighbour) in &mut self.neighbours {
-            let (go, again) = neighbour.errands(node, &self.fleet, now);
+            let (go, again) = neighbour.errands(&self.me, node, &self.fleet, now);
             wake = [wake, again].into_iter().flatten().min();
-            for worker in go {
+            for (worker, remedy, saw) in go {
                 let target = Target { node: node.clone(), worker: worker.clone() };
-                let text = format!("{target} is dead and left to its watchers: ordering a relaunch");
+                let text = format!("{target} is {saw}: ordering a {remedy} as its watcher");
                 self.recorder.record(Record::local(Kind::Acting, Priority::Notice, target.to_string(), text));
-                let order =
-                    RelaunchOrder { expect: neighbour.invocation(&worker), ..RelaunchOrder::default() };
-                let policy = self.fleet.nodes.get(node).and_then(|node| node.workers.get(&worker));
-                let timeout = policy.map(|worker| worker.policy.start_timeout).unwrap_or_default();
+                let expect = neighbour.invocation(&worker);
+                let spec = self.fleet.nodes.get(node).and_then(|node| node.workers.get(&worker));
+                let (verb, deadline) = match remedy {
+                    Remedy::Relaunch => {
+                        let timeout = spec.map(|worker| worker.policy.start_timeout).unwrap_or_default();
+                        let order = RelaunchOrder { expect, ..RelaunchOrder::default() };
+                        (Verb::Relaunch(order), timeout + ANSWER_SLACK)
+                    }
+                    Remedy::Nudge => (Verb::Nudge(GentleOrder { expect, force: false }), ANSWER_GENTLE),
+                    Remedy::Repipe => (Verb::Repipe(GentleOrder { expect, force: false }), ANSWER_GENTLE),
+                };
                 let (handle, done) = (neighbour.handle.clone(), self.done.clone());
+                let because = format!("its watcher saw it {saw}");
                 tokio::spawn(async move {
-                    let (verb, deadline) = (Verb::Relaunch(order), timeout + ANSWER_SLACK);
-                    let answer =
-                        handle.request(Some(&worker), verb, "its watcher saw it dead", deadline).await;
+                    let answer = handle.request(Some(&worker), verb, &because, deadline).await;
                     let verdict = Box::new(answer.map_err(|error| error.to_string()));
                     let _ = done.send(Done::Errand { target, verdict }).await;
                 });
@@ -384,6 +456,9 @@ fn answered(target: &Target, verdict: &Verdict) -> (bool, String) {
         Verdict::Outcome(Outcome::AlreadyRecovered { .. }) => {
             (true, format!("{target} had already recovered; nothing was touched"))
         }
+        Verdict::Outcome(Outcome::Remedied(done)) => {
+            (done.helped != Some(false), format!("{target}: {} {}", done.remedy, done.why))
+        }
         Verdict::Outcome(Outcome::Failed(failed)) => (false, format!("{target} is not back: {}", failed.why)),
         Verdict::Outcome(Outcome::Held { for_ms }) => {
             (true, format!("{target} is left alone for {}", human(Duration::from_millis(*for_ms))))
@@ -395,6 +470,8 @@ fn answered(target: &Target, verdict: &Verdict) -> (bool, String) {
             | Outcome::Explained(_)
             | Outcome::Audit(_)
             | Outcome::Proof(_)
+            | Outcome::Powered { .. }
+            | Outcome::Drilled(_)
             | Outcome::Noted
             | Outcome::Watching),
         ) => (false, format!("{target}: unexpected answer {other:?}")),

@@ -8,7 +8,7 @@ use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record};
 use crate::peer::desk::Update;
 use crate::peer::watch::{PeerEvent, PeerHandle, PeerNews};
-use crate::peer::wire::NodeState;
+use crate::peer::wire::{NodeReport, NodeState};
 use crate::vocabulary::{Moment, NodeName, human};
 
 /// What is recorded of a neighbour: the kind, how urgent it is, and a sentence.
@@ -65,8 +65,10 @@ impl Core {
                 let silent = human(now.since(neighbour.since()));
                 let turned = neighbour.turn(report.state, report.why.clone(), now);
                 neighbour.snapshot(report, now);
-                let report = neighbour.report(&node, now);
-                self.publish_all(Update::Node(report));
+                if let Some(report) = self.neighbour_report(&node, now) {
+                    self.publish_all(Update::Node(report));
+                }
+                self.publish_silent(now);
                 let text = match before {
                     NodeState::Up | NodeState::Starting => None,
                     NodeState::Unknown => Some(format!("{node} answers")),
@@ -98,6 +100,10 @@ impl Core {
             PeerNews::Lost { state, why } => lost(&node, neighbour, state, why, now),
         };
         self.tell_of(&node, changed, now);
+        // Its other watchers are told how it looks from here: what is out of reach of one may be up for another.
+        if self.neighbours.get(&node).is_some_and(|neighbour| neighbour.state() != before) {
+            self.publish_node(now);
+        }
     }
 
     /// A neighbour that said goodbye and has not come back in good time is no longer excused. Returns when to look again.
@@ -120,11 +126,42 @@ impl Core {
         wake
     }
 
+    /// A neighbour as seen from here, and by whom else.
+    pub(super) fn neighbour_report(&self, node: &NodeName, now: Moment) -> Option<NodeReport> {
+        let mut report = self.neighbours.get(node)?.report(node, now);
+        let others = self.others_in_words(node);
+        match report.state {
+            NodeState::Unreachable | NodeState::SupervisorDead if !others.is_empty() => {
+                report.why = format!("{} ({others})", report.why);
+            }
+            NodeState::Unreachable => {
+                report.why = format!("{} (there is no other watcher to ask)", report.why);
+            }
+            NodeState::Up
+            | NodeState::Starting
+            | NodeState::Leaving
+            | NodeState::SupervisorDead
+            | NodeState::Unknown => {}
+        }
+        Some(report)
+    }
+
+    /// Shows the nodes that are out of reach anew, after another watcher has said how it sees them.
+    fn publish_silent(&self, now: Moment) {
+        for (node, neighbour) in &self.neighbours {
+            if neighbour.state() == NodeState::Unreachable
+                && let Some(report) = self.neighbour_report(node, now)
+            {
+                self.publish_all(Update::Node(report));
+            }
+        }
+    }
+
     fn tell_of(&self, node: &NodeName, news: Option<News>, now: Moment) {
         if let Some((kind, priority, text)) = news {
             self.recorder.record(Record::local(kind, priority, node.as_str(), text));
-            if let Some(neighbour) = self.neighbours.get(node) {
-                self.publish_all(Update::Node(neighbour.report(node, now)));
+            if let Some(report) = self.neighbour_report(node, now) {
+                self.publish_all(Update::Node(report));
             }
         }
     }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::core::Core;
+use super::neighbours::Neighbour;
 use crate::journal::{Event as Kind, Priority, Record};
-use crate::judge::Host;
-use crate::peer::wire::{NodeReport, NodeState};
-use crate::vocabulary::Moment;
+use crate::judge::{Health, Host};
+use crate::peer::wire::{NodeReport, NodeState, Sighting};
+use crate::vocabulary::{Moment, NodeName};
 
 impl Core {
     /// What of our own is broken, one sentence each.
@@ -17,7 +18,36 @@ impl Core {
             .map(|why| format!("system bus: {why}; workers are followed and restarted through systemctl"));
         let dropped = self.recorder.dropped();
         let lost = (dropped > 0).then(|| format!("evidence: {dropped} records were dropped since the start"));
-        [bus, self.stale_config.clone(), lost].into_iter().flatten().chain(self.store.degraded()).collect()
+        [bus, self.stale_config.clone(), lost, self.blind()]
+            .into_iter()
+            .flatten()
+            .chain(self.store.degraded())
+            .collect()
+    }
+
+    /// One cause that keeps the progress of several workers from being seen, such as Redis.
+    fn blind(&self) -> Option<String> {
+        let mut causes = BTreeMap::<&str, usize>::new();
+        for worker in self.workers.values() {
+            if let Health::Blind(why) = &worker.health {
+                *causes.entry(why).or_default() += 1;
+            }
+        }
+        let (why, count) = causes.into_iter().max_by_key(|(_, count)| *count)?;
+        (count > 1).then(|| {
+            format!(
+                "{why}: whether {count} workers make progress cannot be seen, and nothing is done about it"
+            )
+        })
+    }
+
+    /// How this node sees the ones that it watches.
+    fn sees(&self) -> Vec<Sighting> {
+        let sight = |(node, neighbour): (&NodeName, &Neighbour)| Sighting {
+            node: node.clone(),
+            state: neighbour.state(),
+        };
+        self.neighbours.iter().map(sight).collect()
     }
 
     /// This node as a whole.
@@ -39,6 +69,8 @@ impl Core {
             version: Some(env!("CARGO_PKG_VERSION").to_owned()),
             fleet_hash: Some(self.fleet.hash),
             degraded: self.degraded(),
+            sees: self.sees(),
+            rehearsed: self.drills.nodes.iter().map(|(node, kept)| kept.report(Some(node), now)).collect(),
             workers: self.workers.iter().map(|(name, worker)| worker.report(&self.me, name, now)).collect(),
         }
     }

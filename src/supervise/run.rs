@@ -10,10 +10,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::timeout;
 
+use super::alarm;
 use super::core::{Core, Done, publishers};
 use super::kernel;
+use super::lanes::{self, LaneNews};
 use super::worker::Worker;
 use super::{Setup, SuperviseError};
+use crate::detect::{self, Plan, Vital};
 use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record, take_warnings};
 use crate::judge::{Host, WorkerState};
@@ -40,7 +43,9 @@ struct Inbox {
     systemd: mpsc::Receiver<SystemdEvent>,
     orders: mpsc::Receiver<Order>,
     peers: mpsc::Receiver<PeerEvent>,
+    vitals: mpsc::Receiver<Vec<Vital>>,
     done: mpsc::Receiver<Done>,
+    lanes: mpsc::Receiver<LaneNews>,
     reload: Signal,
     terminate: Signal,
     interrupt: Signal,
@@ -52,7 +57,9 @@ enum Woke {
     Systemd(SystemdEvent),
     Order(Order),
     Peer(PeerEvent),
+    Vitals(Vec<Vital>),
     Done(Done),
+    Lane(LaneNews),
     Reload,
     Stop,
     DoorClosed(Result<Result<(), DoorError>, JoinError>),
@@ -69,6 +76,8 @@ impl Inbox {
             Some(done) = self.done.recv() => Woke::Done(done),
             Some(order) = self.orders.recv() => Woke::Order(order),
             Some(event) = self.peers.recv() => Woke::Peer(event),
+            Some(vitals) = self.vitals.recv() => Woke::Vitals(vitals),
+            Some(news) = self.lanes.recv() => Woke::Lane(news),
             _ = self.terminate.recv() => Woke::Stop,
             _ = self.interrupt.recv() => Woke::Stop,
             _ = self.reload.recv() => Woke::Reload,
@@ -117,9 +126,16 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
     let (orders_tx, orders_rx) = mpsc::channel(INBOX);
     let (peers_tx, peers_rx) = mpsc::channel(INBOX);
     let (done_tx, done_rx) = mpsc::channel(INBOX);
+    let (vitals_tx, vitals_rx) = mpsc::channel(INBOX);
+    let (plan, plan_rx) = tokio::sync::watch::channel(Plan::default());
     let (fleet_tx, fleet_rx) = tokio::sync::watch::channel(fleet.clone());
     let (units, units_rx) = tokio::sync::watch::channel(Vec::new());
+    let (lanes, lanes_rx) = tokio::sync::watch::channel(Vec::new());
+    let (news_tx, news_rx) = mpsc::channel(INBOX);
+    tokio::spawn(lanes::follow(me.clone(), lanes_rx, news_tx));
     let (own, all) = publishers();
+    let systemd = systemd::start(units_rx, systemd_tx);
+    detect::start(plan_rx, systemd.clone(), vitals_tx);
     let mut core = Core {
         me: me.clone(),
         fleet: fleet.clone(),
@@ -127,19 +143,28 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
         neighbours: Default::default(),
         host: Host::Running,
         host_since: now,
+        catching_up: None,
         bus_lost: None,
         stale_config: None,
         published: (Vec::new(), now),
-        systemd: systemd::start(units_rx, systemd_tx),
+        systemd,
         store: evidence.store,
         recorder: evidence.recorder.clone(),
         own,
         all,
         units,
+        plan,
+        redis: setup.redis,
+        lanes,
         done: done_tx,
+        drills: Default::default(),
     };
+    alarm::start(me.clone(), core.recorder.clone(), core.systemd.clone());
     take_over(&mut core, &fleet, &evidence.loaded, now);
     core.adopt(fleet.clone(), now);
+    for (key, saved) in &evidence.loaded.rehearsals {
+        core.take_over_rehearsal(key, saved, away(saved.saved_wall_ms), now);
+    }
     let follow = Follow { me: me.clone(), nonce, identity: identity.clone(), events: peers_tx };
     core.follow_neighbours(|fleet, node| follow.start(fleet, node), now);
 
@@ -157,7 +182,9 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
         systemd: systemd_rx,
         orders: orders_rx,
         peers: peers_rx,
+        vitals: vitals_rx,
         done: done_rx,
+        lanes: news_rx,
         reload: catch(SignalKind::hangup())?,
         terminate: catch(SignalKind::terminate())?,
         interrupt: catch(SignalKind::interrupt())?,
@@ -202,8 +229,9 @@ async fn supervise(
         }
         notifier.passed();
         let sleep = due.map_or(notifier.at_most(), |due| due.since(now).min(notifier.at_most()));
-        let woke = inbox.next(sleep).await;
+        let (before, woke) = (now, inbox.next(sleep).await);
         let now = Moment::now();
+        core.slept(before, sleep, now);
         if let Woke::Time = woke {
             if std::mem::take(&mut busy) {
                 kernel::let_go_of_idle_code();
@@ -220,9 +248,26 @@ async fn supervise(
             Woke::Systemd(SystemdEvent::Bus(BusState::Lost(why))) => core.bus(Some(why), now),
             Woke::Order(order) => core.order(order, now),
             Woke::Peer(event) => core.peer(event, now),
+            Woke::Lane(news) => core.lane(news, now),
             Woke::Done(Done::Relaunch { worker, end, log }) => core.relaunched(&worker, *end, log, now),
+            Woke::Done(Done::Gentle { worker, remedy, result, took }) => {
+                core.gentled(&worker, remedy, result, took, now);
+            }
+            Woke::Done(Done::Power { node, how, reply, took }) => core.powered(&node, how, reply, took),
+            Woke::Done(Done::Drill { worker, ended }) => core.drill_done(&worker, *ended, now),
+            Woke::Done(Done::DrillNode { node, came, reply }) => {
+                core.drilled_neighbour(&node, *came, reply, now);
+            }
+            Woke::Done(Done::Alive(why)) => core.still_alive(&why),
+            Woke::Vitals(vitals) => {
+                for vital in vitals {
+                    core.read(vital, now);
+                }
+            }
             Woke::Done(Done::Errand { target, verdict }) => core.errand_done(&target, &verdict, now),
             Woke::Reload => reload(core, path, fleet_tx, follow, now),
+            // A rehearsal of this very death: no goodbye, nothing put in order.
+            Woke::Stop if core.drills.to_die && core.host != Host::Stopping => kernel::die(),
             Woke::Stop => return Ok(()),
             // A supervisor without its door is deaf; systemd starts one that hears.
             Woke::DoorClosed(Ok(Err(error))) => return Err(SuperviseError::Door(error)),

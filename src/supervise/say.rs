@@ -12,10 +12,13 @@ impl Core {
     pub(super) fn record_class(&self, name: &WorkerName, before: Class, now: Moment) {
         let Some(worker) = self.workers.get(name) else { return };
         let report = worker.report(&self.me, name, now);
-        let critical = worker.spec.blast_radius == BlastRadius::Critical;
+        // Nobody is woken for what was done on purpose.
+        let critical = worker.spec.blast_radius == BlastRadius::Critical && !worker.is_rehearsed();
         let (kind, priority) = match report.class {
-            Class::Dead if critical => (Kind::Alert, Priority::Error),
-            Class::Dead | Class::Unknown => (Kind::Observed, Priority::Warning),
+            Class::Dead | Class::Stuck | Class::DeliveryGap if critical => (Kind::Alert, Priority::Error),
+            Class::Dead | Class::Stuck | Class::DeliveryGap | Class::Unknown => {
+                (Kind::Observed, Priority::Warning)
+            }
             Class::Healthy | Class::Starting | Class::Held => (Kind::Observed, Priority::Info),
         };
         let (was, is) = (before.name(), report.class.name());
@@ -31,13 +34,20 @@ impl Core {
     pub(super) fn say(&mut self, name: &WorkerName, say: Say, now: Moment) {
         let target = self.target(name);
         let Some(worker) = self.workers.get_mut(name) else { return };
+        let rehearsed = worker.is_rehearsed();
+        // Nobody has to declare what was done on purpose.
+        if rehearsed && matches!(say, Say::UndeclaredStop(_)) {
+            return;
+        }
         let loud = worker.spec.blast_radius != BlastRadius::Auxiliary;
         let unit = &worker.spec.unit;
         let act = if loud { Priority::Notice } else { Priority::Info };
         let alert = if loud { Priority::Error } else { Priority::Warning };
+        // What nothing depends on is in the trail, and nobody is called for it.
+        let alarm = if loud { Kind::Alert } else { Kind::Observed };
         let (kind, priority, text) = match say {
             Say::UndeclaredStop(wait) => (
-                Kind::Alert,
+                alarm,
                 Priority::Warning,
                 format!(
                     "{unit} was stopped and nobody declared it: it is brought back in {}. To prevent that: keyholder hold {target} --for 30m --why \"...\"",
@@ -48,7 +58,7 @@ impl Core {
                 (Kind::Observed, act, format!("{unit} is repaired at once; dead: {}", worker.why()))
             }
             Say::LeftToPeers => {
-                (Kind::Alert, Priority::Warning, format!("{unit} is dead and left to its watchers"))
+                (alarm, Priority::Warning, format!("{unit} is dead and left to its watchers"))
             }
             Say::LeftToPeople => {
                 (Kind::Acted, Priority::Warning, format!("{unit} is not back, and nobody is to act unasked"))
@@ -57,7 +67,7 @@ impl Core {
                 (Kind::Acted, Priority::Warning, format!("{unit} is not back; next try in {}", human(wait)))
             }
             Say::Quarantined(wait) => (
-                Kind::Alert,
+                alarm,
                 alert,
                 format!(
                     "{unit} fell too often and is in quarantine: next try in {}. When the cause is mended: keyholder release {target}",
@@ -69,13 +79,57 @@ impl Core {
                 Priority::Warning,
                 format!("{unit} is still down in quarantine; next try in {}", human(wait)),
             ),
+            Say::Ailing(remedy) => (
+                Kind::Observed,
+                act,
+                format!("{unit} makes no progress and gets a {remedy}: {}", worker.why()),
+            ),
+            Say::Resumed(remedy) => {
+                (Kind::Acted, act, format!("{unit} makes progress again after a {remedy}"))
+            }
+            Say::NoHelp(remedy, wait) => (
+                Kind::Acted,
+                Priority::Warning,
+                format!("the {remedy} did not help {unit}; the next step follows in {}", human(wait)),
+            ),
+            Say::Unverified(remedy) => (
+                Kind::Acted,
+                Priority::Warning,
+                format!("the {remedy} of {unit} was carried out; whether it helped cannot be seen"),
+            ),
+            Say::Braked => (
+                Kind::Alert,
+                Priority::Error,
+                format!(
+                    "most workers of this node make no progress at once, so the cause is a common one and nothing is restarted: {}",
+                    worker.why()
+                ),
+            ),
             Say::Recovered => (Kind::Acted, act, format!("{unit} stayed up: recovered")),
             Say::CameBack => (Kind::Observed, act, format!("{unit} is up again without our doing")),
             Say::Stranded(obstacle) => {
-                (Kind::Alert, alert, format!("{unit} is down and cannot be started: {obstacle}"))
+                (alarm, alert, format!("{unit} is down and cannot be started: {obstacle}"))
             }
             Say::HoldEnded => (Kind::Observed, Priority::Notice, format!("the hold on {target} is over")),
         };
+        match say {
+            Say::Resumed(_) => worker.answer_gentle(Some(true), &text, now),
+            Say::NoHelp(..) => worker.answer_gentle(Some(false), &text, now),
+            Say::Unverified(_) => worker.answer_gentle(None, &text, now),
+            Say::UndeclaredStop(_)
+            | Say::RepairingAtOnce
+            | Say::LeftToPeers
+            | Say::LeftToPeople
+            | Say::TryAgain(_)
+            | Say::Quarantined(_)
+            | Say::StillQuarantined(_)
+            | Say::Recovered
+            | Say::Ailing(_)
+            | Say::Braked
+            | Say::CameBack
+            | Say::Stranded(_)
+            | Say::HoldEnded => {}
+        }
         if say == Say::Recovered {
             if let Some(result) = &mut worker.relaunched {
                 result.settled = true;
@@ -86,6 +140,12 @@ impl Core {
         if kind == Kind::Acted && say != Say::Recovered {
             worker.last_act = Some((now, text.clone()));
         }
+        // Nobody is woken for what was done on purpose.
+        let (kind, priority, text) = if rehearsed && kind == Kind::Alert {
+            (Kind::Observed, Priority::Notice, format!("{text} (a rehearsal)"))
+        } else {
+            (kind, priority, text)
+        };
         self.recorder.record(Record::local(kind, priority, target, text));
     }
 }

@@ -1,31 +1,57 @@
 //! One worker of this node: what was seen of it, what is in hand, and how both read to a person.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use super::acts::journal_of;
+use super::drill::Rehearsing;
+use super::drill::kept::Kept;
 use crate::fleet::Worker as Spec;
-use crate::judge::{ActiveState, Death, Health, Observation, Phase, UnitSnapshot, Wait, WorkerState};
-use crate::peer::wire::{Class, Explanation, Outcome, RelaunchFailed, Relaunched, Verdict, WorkerReport};
-use crate::vocabulary::{InvocationId, Moment, NodeName, WorkerName, human};
+use crate::judge::tape::Tape;
+use crate::judge::{
+    ActiveState, Crowd, Death, Health, Observation, Phase, Pulse, Rungs, Signs, Terms, UnitSnapshot, Vitals,
+    Wait, WorkerState,
+};
+use crate::peer::wire::{
+    Class, Explanation, LaneReport, Outcome, RelaunchFailed, Relaunched, Verdict, WorkerReport,
+};
+use crate::vocabulary::{
+    FailureClass, InvocationId, LaneStatus, Moment, NodeName, Remedy, WorkerName, human,
+};
 
 /// A worker as the supervisor's loop owns it.
 pub(super) struct Worker {
     pub(super) spec: Spec,
     pub(super) state: WorkerState,
     pub(super) seen: Observation,
+    /// Signs of progress beside the unit's state.
+    pub(super) signs: Signs,
     pub(super) health: Health,
     /// What watchers were last shown of it.
     pub(super) shown: Shown,
     /// Since when it has been in its present class.
     pub(super) since: Moment,
     pub(super) last_act: Option<(Moment, String)>,
+    /// What it says of itself, if it is a lane, and whether it has fallen silent since.
+    pub(super) lane: Option<(LaneStatus, bool)>,
     /// Who asked for the relaunch that is in flight or settling.
     pub(super) because: String,
     /// The relaunch that is settling, for those who wait for its verification.
     pub(super) relaunched: Option<Relaunched>,
     pub(super) waiters: Vec<Waiter>,
+    /// Those who ordered the nudge or repipe that is in flight or being verified.
+    pub(super) gentle: Vec<oneshot::Sender<Verdict>>,
+    /// When that began, and which of the two it is.
+    pub(super) gentle_since: Moment,
+    pub(super) gentle_remedy: Remedy,
+    /// It is broken on purpose at the moment.
+    pub(super) rehearsing: Option<Rehearsing>,
+    /// The last rehearsal of each class.
+    pub(super) rehearsed: BTreeMap<FailureClass, Kept>,
+    /// What its judge was told lately.
+    pub(super) tape: Tape,
 }
 
 /// What a watcher is shown anew as soon as it changes.
@@ -35,6 +61,9 @@ pub(super) struct Shown {
     invocation: Option<InvocationId>,
     why: String,
 }
+
+/// How many orders may wait on one worker; each holds memory until it is answered.
+pub(super) const WAITERS_AT_MOST: usize = 64;
 
 /// Somebody who ordered a relaunch and waits for its outcome.
 pub(super) struct Waiter {
@@ -52,13 +81,21 @@ impl Worker {
             spec,
             state,
             seen: Observation::Failed(blind.clone()),
+            signs: Signs::default(),
             health: Health::Unknown(blind.clone()),
             shown: Shown { class: Class::Unknown, invocation: None, why: blind },
             since: now,
             last_act: None,
+            lane: None,
             because: String::new(),
             relaunched: None,
             waiters: Vec::new(),
+            gentle: Vec::new(),
+            gentle_since: now,
+            gentle_remedy: Remedy::Nudge,
+            rehearsing: None,
+            rehearsed: BTreeMap::new(),
+            tape: Tape::default(),
         }
     }
 
@@ -76,6 +113,12 @@ impl Worker {
         }
     }
 
+    /// What decisions about it depend on.
+    pub(super) fn terms(&self, salt: u64, crowd: Crowd) -> Terms<'_> {
+        let Spec { blast_radius, .. } = &self.spec;
+        Terms { policy: self.policy(), salt, blast_radius: *blast_radius, rungs: rungs(&self.spec), crowd }
+    }
+
     pub(super) fn invocation(&self) -> Option<InvocationId> {
         match &self.seen {
             Observation::Unit(unit) => unit.invocation,
@@ -89,7 +132,9 @@ impl Worker {
             Health::InTransition(_) => Class::Starting,
             Health::Dead(_) if self.state.held(now).is_some() => Class::Held,
             Health::Dead(_) => Class::Dead,
-            Health::Unknown(_) => Class::Unknown,
+            Health::Stuck(_) => Class::Stuck,
+            Health::DeliveryGap(_) => Class::DeliveryGap,
+            Health::Blind(_) | Health::Unknown(_) => Class::Unknown,
         }
     }
 
@@ -106,7 +151,8 @@ impl Worker {
             (Health::InTransition(what), _) => (*what).to_owned(),
             (Health::Dead(death), Observation::Unit(unit)) => ended(*death, unit),
             (Health::Dead(death), Observation::Failed(_)) => death.to_string(),
-            (Health::Unknown(why), _) => why.clone(),
+            (Health::Stuck(why) | Health::DeliveryGap(why) | Health::Unknown(why), _) => why.clone(),
+            (Health::Blind(why), _) => format!("running; {why}"),
         }
     }
 
@@ -118,12 +164,26 @@ impl Worker {
             Phase::Waiting { why: Wait::SystemdFirst, .. } => "systemd may restart it itself".to_owned(),
             Phase::Waiting { why: Wait::UndeclaredStop, .. } => "nobody declared this stop".to_owned(),
             Phase::Waiting { why: Wait::Grace, .. } => "its watchers repair it after the grace".to_owned(),
+            Phase::Waiting { why: Wait::Crowd, .. } => {
+                "many fell at once; they come back one by one".to_owned()
+            }
+            Phase::Waiting { why: Wait::Window, .. } => {
+                "nothing depends on it; its repair window runs".to_owned()
+            }
+            Phase::Waiting { why: Wait::LookAround, .. } => "a look at the others first".to_owned(),
+            Phase::Waiting { why: Wait::Brake, .. } => {
+                "nothing: most workers of this node stand still, so the cause is a common one".to_owned()
+            }
+            Phase::Verifying { remedy, .. } => format!("after a {remedy}; it has to make progress now"),
             Phase::Waiting { why: Wait::Hold, .. } => "back when the hold ends".to_owned(),
             Phase::Waiting { failures, why: Wait::Backoff, .. } => {
                 format!("try {failures} failed; the next follows")
             }
             Phase::LeftToPeers => "left to its watchers".to_owned(),
-            Phase::Repairing { episode, .. } => match episode.failures {
+            Phase::Repairing { remedy: remedy @ (Remedy::Nudge | Remedy::Repipe), .. } => {
+                format!("{remedy} under way")
+            }
+            Phase::Repairing { remedy: Remedy::Relaunch, episode, .. } => match episode.failures {
                 0 => "relaunching".to_owned(),
                 failures => format!("relaunching, try {}", failures + 1),
             },
@@ -142,6 +202,7 @@ impl Worker {
             | Phase::LeftToPeers
             | Phase::Repairing { .. }
             | Phase::Settling { .. }
+            | Phase::Verifying { .. }
             | Phase::Stranded => None,
         };
         WorkerReport {
@@ -160,14 +221,25 @@ impl Worker {
             held_for_ms: self.state.held(now).map(|hold| ms(hold.until.since(now))),
             quarantined: self.state.quarantined(),
             left_to_peers: self.state.phase == Phase::LeftToPeers,
+            drill: self.rehearsing.as_ref().map(|rehearsing| rehearsing.class),
+            rehearsed: self.rehearsed.values().map(|kept| kept.report(None, now)).collect(),
             startable: !matches!(self.health, Health::Dead(Death::NotStartable(_))),
+            lane: self.lane(now).map(Box::new),
         }
+    }
+
+    /// What its lane says of itself, if that is the word of the run that is up.
+    pub(super) fn lane(&self, now: Moment) -> Option<LaneReport> {
+        let (status, silent) = self.lane.as_ref()?;
+        let up = !matches!(self.health, Health::Dead(_));
+        (up && status.invocation.is_some() && status.invocation == self.invocation())
+            .then(|| LaneReport::of(status, *silent, now))
     }
 
     pub(super) fn explain(&self, node: &NodeName, name: &WorkerName, now: Moment) -> Explanation {
         let report = self.report(node, name, now);
         let observed = match &self.seen {
-            Observation::Unit(unit) => facts(unit),
+            Observation::Unit(unit) => facts(unit).into_iter().chain(signs(&self.signs.vitals())).collect(),
             Observation::Failed(why) => vec![format!("could not be observed: {why}")],
         };
         let policy = &self.spec.policy;
@@ -175,7 +247,11 @@ impl Worker {
             Health::Healthy => "it is up, so nothing is done".to_owned(),
             Health::InTransition(what) => format!("{what}: that is no death, so nothing is done"),
             Health::Dead(death) => format!("dead: {death}"),
-            Health::Unknown(_) => "unknown never acts: nothing is done until it can be observed".to_owned(),
+            Health::Stuck(_) => "stuck: it runs and its loop makes no progress".to_owned(),
+            Health::DeliveryGap(_) => "delivery gap: it is well and nothing reaches it".to_owned(),
+            Health::Blind(_) | Health::Unknown(_) => {
+                "unknown never acts: nothing is done until it can be observed".to_owned()
+            }
         }];
         if let Some(hold) = self.state.held(now) {
             let left = human(hold.until.since(now));
@@ -191,8 +267,21 @@ impl Worker {
             human(policy.per)
         ));
         decided.push(format!("repair_by is {:?} in fleet.yaml", policy.repair_by).to_lowercase());
-        Explanation { report, observed, decided }
+        Explanation { report, observed, decided, log: self.log(node, name) }
     }
+}
+
+/// The gentle remedies that the fleet file names for a worker.
+pub(super) fn rungs(spec: &Spec) -> Rungs {
+    let nudge = spec.stuck.as_ref().filter(|stuck| stuck.nudge.is_some()).map(|stuck| stuck.older_than);
+    let gap = spec.delivery_gap.as_ref().filter(|gap| gap.repipe.is_some());
+    Rungs { nudge: nudge.map(time_to_show), repipe: gap.map(|gap| gap.not_draining_for).map(time_to_show) }
+}
+
+/// How long a worker has after a gentle remedy to show progress: a detector looks four times within `limit`, so half of
+/// it is two looks.
+fn time_to_show(limit: Duration) -> Duration {
+    (limit / 2).clamp(Duration::from_secs(1), Duration::from_secs(60))
 }
 
 /// How a dead worker ended, for one line.
@@ -224,6 +313,19 @@ fn facts(unit: &UnitSnapshot) -> Vec<String> {
         if unit.restarts_itself { "its unit has Restart=" } else { "its unit has no Restart=" }.to_owned(),
     );
     facts
+}
+
+/// What is watched of it beside its unit, a line per sign.
+fn signs(vitals: &Vitals) -> Vec<String> {
+    [("heartbeat", &vitals.beat), ("flow of its work", &vitals.flow)]
+        .into_iter()
+        .filter_map(|(sign, pulse)| match pulse {
+            Pulse::Unwatched => None,
+            Pulse::Moving => Some(format!("{sign}: it moves")),
+            Pulse::Still(evidence) => Some(format!("{sign}: {evidence}")),
+            Pulse::Unseen(why) => Some(format!("{sign}: could not be observed: {why}")),
+        })
+        .collect()
 }
 
 impl Worker {
@@ -259,7 +361,7 @@ impl Worker {
     /// between, what they wait for does not come.
     pub(super) fn disappoint(&mut self) {
         match self.state.phase {
-            Phase::Repairing { .. } | Phase::Settling { .. } => return,
+            Phase::Repairing { .. } | Phase::Settling { .. } | Phase::Verifying { .. } => return,
             Phase::Watching
             | Phase::Waiting { .. }
             | Phase::LeftToPeers
@@ -294,7 +396,9 @@ impl Worker {
             Health::Dead(death) => death.to_string(),
             Health::Healthy => "it runs".to_owned(),
             Health::InTransition(what) => (*what).to_owned(),
-            Health::Unknown(why) => why.clone(),
+            Health::Stuck(why) | Health::DeliveryGap(why) | Health::Blind(why) | Health::Unknown(why) => {
+                why.clone()
+            }
         }
     }
 }

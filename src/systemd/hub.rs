@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::session::{End, Session};
 use super::systemctl::{self, Shown};
 use super::table::Table;
-use super::{Answer, Ask, BusState, HostState, SystemdEvent};
+use super::{ActError, Answer, Ask, BusState, HostState, SystemdEvent};
 use crate::vocabulary::UnitName;
 
 /// The target whose job means that the host goes down.
@@ -185,6 +185,13 @@ impl Hub {
                 Turn::Asked(Ask::Relaunch { unit, reply, .. }) => {
                     // Whoever asked may have given up.
                     let _ = reply.send(self.glass(&unit));
+                }
+                // None of these is worth a second way: what they are for waits until the bus is back.
+                Turn::Asked(Ask::Act(wish)) => {
+                    wish.refuse(ActError::Bus("the system bus is gone".to_owned()));
+                }
+                Turn::Asked(Ask::Watchdog { reply, .. }) => {
+                    let _ = reply.send(Err("the system bus is gone".to_owned()));
                 }
                 Turn::Shown(shown) => {
                     polling = None;

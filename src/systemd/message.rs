@@ -58,6 +58,31 @@ pub(super) fn start(unit: &UnitName) -> Built {
     to_manager("StartUnit").build(&(unit.as_str(), "replace"))
 }
 
+pub(super) fn stop(unit: &UnitName) -> Built {
+    to_manager("StopUnit").build(&(unit.as_str(), "replace"))
+}
+
+pub(super) fn reload(unit: &UnitName) -> Built {
+    to_manager("ReloadUnit").build(&(unit.as_str(), "replace"))
+}
+
+/// A signal to the unit's main process, or to all of its processes.
+pub(super) fn kill(unit: &UnitName, signal: i32, whole: bool) -> Built {
+    let whom = if whole { "all" } else { "main" };
+    to_manager("KillUnit").build(&(unit.as_str(), whom, signal))
+}
+
+/// The last ping of the unit's watchdog.
+pub(super) fn watchdog(unit: &UnitName) -> Built {
+    to_systemd(&path::of(unit), PROPERTIES, "Get").build(&(SERVICE, "WatchdogTimestampMonotonic"))
+}
+
+/// Starts a unit that exists for this one run. Mode `fail`: it may not get into anybody's way.
+pub(super) fn start_transient(unit: &UnitName, properties: &[(&str, Variant<'_>)]) -> Built {
+    let auxiliary: [(&str, Vec<(&str, Variant<'_>)>); 0] = [];
+    to_manager("StartTransientUnit").build(&(unit.as_str(), "fail", properties, auxiliary.as_slice()))
+}
+
 /// Pins the unit in PID 1's memory for as long as this connection lasts. Without it an idle unit is collected within a
 /// second, and how it stopped is forgotten with it. It also keeps the unit's signals coming should PID 1 lose the
 /// subscription. Asked of the object, not of the manager, since the object's lookup loads the unit.
@@ -162,6 +187,20 @@ pub(super) fn text(message: &Message) -> Result<String, Error> {
     let body = message.body();
     let value: Variant<'_> = body.deserialize()?;
     value.text().map(str::to_owned).ok_or(Error::IncorrectType)
+}
+
+/// A number in a variant, the answer to [`watchdog`].
+pub(super) fn number(message: &Message) -> Result<u64, Error> {
+    let body = message.body();
+    let value: Variant<'_> = body.deserialize()?;
+    value.number().ok_or(Error::IncorrectType)
+}
+
+/// The path of a job: the answer to whatever makes one.
+pub(super) fn job(message: &Message) -> Result<String, Error> {
+    let body = message.body();
+    let path: ObjectPath<'_> = body.deserialize()?;
+    Ok(path.as_str().to_owned())
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@
 //! when its signal arrives, without a question. While the bus is gone, `systemctl` (which reaches PID 1 without it)
 //! observes and relaunches.
 
+mod act;
+mod command;
 mod hub;
 mod message;
 mod order;
@@ -17,17 +19,23 @@ mod stop;
 mod systemctl;
 mod table;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use crate::judge::{Observation, UnitSnapshot};
 use crate::vocabulary::{InvocationId, UnitName};
+
+use act::{Deed, Wish};
+pub use command::{CommandEnd, CommandExit};
 
 /// How many questions may wait for the task; more than there are workers on a node.
 const ASKS: usize = 1024;
 /// What a relaunch may take beyond its own timeout: a last look, or the way through `systemctl`.
 const BOUND: Duration = Duration::from_secs(10);
+/// How long PID 1 may take to deliver a signal or to tell a property.
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// What the supervisor learns from PID 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,6 +121,38 @@ pub enum RelaunchError {
     NotWatched,
 }
 
+/// Why an act short of a relaunch did not work.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ActError {
+    /// The unit is not one of those given to [`start`].
+    #[error("the unit is not a worker of this node's fleet file")]
+    NotWatched,
+    /// Nothing was touched, and trying again does not help.
+    #[error(transparent)]
+    NotStartable(#[from] NotStartable),
+    /// PID 1 refused it for another reason, in its own words.
+    #[error("systemd refused: {0}")]
+    Refused(String),
+    /// The job was carried out and failed.
+    #[error("systemd's job ended with {result:?}; the unit's journal says more")]
+    JobFailed {
+        /// systemd's job result.
+        result: String,
+    },
+    /// It was not finished in time. It may still be under way.
+    #[error("systemd was not done in time; it may still be at it")]
+    Timeout,
+    /// The job is done, yet the unit is not up under a new run.
+    #[error("systemd's job is done, but the unit is not running; its journal says more")]
+    NotRunning,
+    /// Nothing was done, because the bus does not lead to PID 1.
+    #[error("systemd cannot be reached: {0}")]
+    Bus(String),
+    /// The connection broke under way: it may have been done or not.
+    #[error("systemd was lost sight of under way: {0}")]
+    Lost(String),
+}
+
 /// A unit that cannot be started in its present state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum NotStartable {
@@ -134,6 +174,8 @@ pub enum NotStartable {
 enum Ask {
     Look(UnitName),
     Relaunch { unit: UnitName, timeout: Duration, reply: oneshot::Sender<Answer> },
+    Act(Box<Wish>),
+    Watchdog { unit: UnitName, reply: oneshot::Sender<Result<u64, String>> },
 }
 
 /// The answer to a relaunch.
@@ -162,6 +204,7 @@ fn not_watched() -> Answer {
 pub struct Systemd {
     asks: mpsc::Sender<Ask>,
     place: hub::Place,
+    places: Arc<Semaphore>,
 }
 
 /// Follows `units` (as they are now and whenever the list changes) and sends what is learnt to `events`. Spawns its task
@@ -179,7 +222,7 @@ fn start_at(
 ) -> Systemd {
     let (asks, inbox) = mpsc::channel(ASKS);
     tokio::spawn(hub::run(place.clone(), units, events, inbox));
-    Systemd { asks, place }
+    Systemd { asks, place, places: command::places() }
 }
 
 impl Systemd {
@@ -210,6 +253,63 @@ impl Systemd {
             return gone();
         }
         answer.await.unwrap_or_else(|_| gone())
+    }
+
+    /// Sends a signal to a watched unit's main process, or with `whole` to all its processes. Done when PID 1 has sent it,
+    /// which says nothing of what the process makes of it.
+    pub async fn signal(&self, unit: &UnitName, number: i32, whole: bool) -> Result<(), ActError> {
+        self.act(unit, Deed::Signal { number, whole }, ANSWER).await.map(drop)
+    }
+
+    /// Has a watched unit reload (`systemctl reload`) and waits for the end of that, at most `timeout`.
+    pub async fn reload(&self, unit: &UnitName, timeout: Duration) -> Result<(), ActError> {
+        self.act(unit, Deed::Reload, timeout).await.map(drop)
+    }
+
+    /// Stops a watched unit and waits until it is down, at most `timeout`. For rehearsals.
+    pub async fn stop(&self, unit: &UnitName, timeout: Duration) -> Result<(), ActError> {
+        self.act(unit, Deed::Stop { other: false }, timeout).await.map(drop)
+    }
+
+    /// The same for a unit that need not be watched: a worker's receive pipe, our own.
+    pub async fn stop_other(&self, unit: &UnitName, timeout: Duration) -> Result<(), ActError> {
+        self.act(unit, Deed::Stop { other: true }, timeout).await.map(drop)
+    }
+
+    /// Restarts a unit that need not be watched (a worker's receive pipe), its start counter cleared, and waits until it
+    /// is up under a new run, at most `timeout`. A oneshot counts as up only with `RemainAfterExit=yes`.
+    pub async fn restart_other(&self, unit: &UnitName, timeout: Duration) -> Result<InvocationId, ActError> {
+        self.act(unit, Deed::Restart, timeout).await?.invocation.ok_or(ActError::NotRunning)
+    }
+
+    async fn act(&self, unit: &UnitName, deed: Deed, timeout: Duration) -> Result<Box<raw::Raw>, ActError> {
+        let (reply, answer) = oneshot::channel();
+        self.wish(Wish { unit: unit.clone(), deed, timeout, reply, place: None }, answer).await
+    }
+
+    /// When the unit last pinged systemd's watchdog: microseconds of `CLOCK_MONOTONIC`, 0 if it has no watchdog or does
+    /// not run. The text says why it could not be read; it takes five seconds at most.
+    pub async fn watchdog(&self, unit: &UnitName) -> Result<u64, String> {
+        let (reply, answer) = oneshot::channel();
+        let all = async {
+            let ask = Ask::Watchdog { unit: unit.clone(), reply };
+            self.asks.send(ask).await.ok()?;
+            answer.await.ok()
+        };
+        match tokio::time::timeout(ANSWER, all).await {
+            Ok(Some(answer)) => answer,
+            Ok(None) => Err("the connection to systemd was lost".to_owned()),
+            Err(_) => Err("systemd did not answer in time".to_owned()),
+        }
+    }
+
+    /// Has a unit started that is no worker and that nobody waits for, within this time. By `systemctl`, which needs no
+    /// bus: that the bus is gone is one of the things that such a unit is for.
+    ///
+    /// # Errors
+    /// systemd's refusal, or that it could not be asked, in words.
+    pub async fn start_quietly(&self, unit: &UnitName, within: Duration) -> Result<(), String> {
+        systemctl::start(&self.place.systemctl, unit, within).await
     }
 
     /// Asks for a fresh [`SystemdEvent::Observed`] of the unit soon, also if nothing has changed. Never waits.

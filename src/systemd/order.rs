@@ -96,18 +96,10 @@ impl Order {
 
     /// PID 1 or the bus answered with an error.
     pub(super) fn refused(&mut self, message: &Message, raw: Option<&Raw>) -> Next {
-        let header = message.header();
-        let name = header.error_name().map_or("", |name| name.as_str());
-        let text = message.body().deserialize::<&str>().map_or_else(|_| String::new(), str::to_owned);
-        let error = match name.strip_prefix("org.freedesktop.systemd1.") {
-            Some("NoSuchUnit") => NotStartable::NotFound.into(),
-            Some("UnitMasked") => NotStartable::Masked.into(),
-            Some("BadUnitSetting" | "LoadFailed") => NotStartable::BadSetting.into(),
-            Some("OnlyByDependency") => NotStartable::RefusesManualStart.into(),
-            Some(_) => RelaunchError::Refused(super::systemctl::printable(&text)),
-            // Everything else speaks of the bus: no reply, no owner, no access, too much at once.
-            None => {
-                self.gone(&super::systemctl::printable(&format!("{name}: {text}")));
+        let error = match refusal(message) {
+            Ok(error) => error,
+            Err(why) => {
+                self.gone(&why);
                 return Next::Finished;
             }
         };
@@ -222,6 +214,22 @@ impl Order {
             })));
         }
         Next::Finished
+    }
+}
+
+/// What an error says: systemd's own refusal, or (as `Err`) that something is wrong with the bus.
+pub(super) fn refusal(message: &Message) -> Result<RelaunchError, String> {
+    let header = message.header();
+    let name = header.error_name().map_or("", |name| name.as_str());
+    let text = message.body().deserialize::<&str>().map_or_else(|_| String::new(), str::to_owned);
+    match name.strip_prefix("org.freedesktop.systemd1.") {
+        Some("NoSuchUnit") => Ok(NotStartable::NotFound.into()),
+        Some("UnitMasked") => Ok(NotStartable::Masked.into()),
+        Some("BadUnitSetting" | "LoadFailed") => Ok(NotStartable::BadSetting.into()),
+        Some("OnlyByDependency") => Ok(NotStartable::RefusesManualStart.into()),
+        Some(_) => Ok(RelaunchError::Refused(super::systemctl::printable(&text))),
+        // Everything else speaks of the bus: no reply, no owner, no access, too much at once.
+        None => Err(super::systemctl::printable(&format!("{name}: {text}"))),
     }
 }
 

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use zbus::message::Type;
 use zbus::{Connection, Message, MessageStream, connection};
 
+use super::act::Act;
 use super::hub::{Hub, SHUTDOWN};
 use super::message::{self, BUS, MANAGER, PROPERTIES};
 use super::order::{Next, Order};
@@ -17,6 +18,7 @@ use super::raw::Raw;
 use super::{Answer, Ask, HostState};
 use crate::vocabulary::UnitName;
 
+mod acts;
 mod heard;
 
 /// How long PID 1 and the bus may take for any answer …
@@ -62,6 +64,10 @@ enum Call {
     List(Vec<UnitName>),
     Read(UnitName),
     Restart(u64),
+    Act(u64),
+    /// A look at the unit of an act.
+    ActRead(u64),
+    Watchdog(oneshot::Sender<Result<u64, String>>),
 }
 
 /// The state of one connection.
@@ -78,6 +84,8 @@ pub(super) struct Session {
     reading: BTreeSet<UnitName>,
     again: BTreeSet<UnitName>,
     orders: Vec<(u64, Order)>,
+    acts: Vec<(u64, Act)>,
+    /// For orders and acts alike.
     next_order: u64,
     reloading: bool,
     /// Until when PID 1 may come back to the bus, if it has left it.
@@ -118,6 +126,7 @@ impl Session {
             reading: BTreeSet::new(),
             again: BTreeSet::new(),
             orders: Vec::new(),
+            acts: Vec::new(),
             next_order: 0,
             reloading: false,
             absent: None,
@@ -134,6 +143,9 @@ impl Session {
         };
         for (_, order) in &mut self.orders {
             order.gone("the connection to systemd was lost during the order");
+        }
+        for (_, act) in &mut self.acts {
+            act.gone("the connection to systemd was lost");
         }
         end
     }
@@ -221,7 +233,8 @@ impl Session {
         let patience = if self.reloading { RELOADING } else { ANSWER };
         let answer = self.sent.front().map(|(sent, _)| *sent + patience);
         let order = self.orders.iter().map(|(_, order)| order.due()).min();
-        [answer, order, self.absent].into_iter().flatten().fold(self.safety_poll, Instant::min)
+        let act = self.acts.iter().map(|(_, act)| act.due()).min();
+        [answer, order, act, self.absent].into_iter().flatten().fold(self.safety_poll, Instant::min)
     }
 
     fn tick(&mut self, hub: &mut Hub) -> Result<(), String> {
@@ -252,6 +265,7 @@ impl Session {
         }
         let reloading = self.reloading;
         self.each_order(hub, |order, raw| order.tick(now, reloading, raw));
+        self.each_act(|_, act| act.tick(now));
         Ok(())
     }
 
@@ -309,6 +323,10 @@ impl Session {
                 self.want(&unit);
             }
             Ask::Relaunch { unit, timeout, reply } => self.relaunch(hub, unit, timeout, reply),
+            Ask::Act(wish) => self.act(hub, *wish),
+            Ask::Watchdog { unit, reply } => {
+                self.send(message::watchdog(&unit), Some(Call::Watchdog(reply)));
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use super::raw::Raw;
 use crate::judge::StopCause;
 
 /// `CLD_EXITED` of `waitid(2)`, as ExecMainCode has it: the process called exit.
-const EXITED: i32 = 1;
+pub(super) const EXITED: i32 = 1;
 /// `CLD_KILLED`: a signal ended it.
 const KILLED: i32 = 2;
 /// `CLD_DUMPED`: a signal ended it and left a core.

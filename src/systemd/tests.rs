@@ -97,3 +97,22 @@ async fn the_task_ends_when_nobody_listens() {
     let relaunch = stage.systemd.relaunch(&unit(), Duration::from_secs(1)).await;
     assert!(relaunch.break_glass, "even then there is the other way");
 }
+
+#[tokio::test]
+async fn without_a_bus_nothing_but_a_relaunch_is_done() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stage = Stage::without_bus(dir.path(), fake_with(dir.path(), RUNNING, "", ""));
+    assert!(matches!(stage.next().await, SystemdEvent::Bus(BusState::Lost(_))));
+    let gone = |result: Result<(), ActError>| assert!(matches!(result, Err(ActError::Bus(_))), "{result:?}");
+    gone(stage.systemd.signal(&unit(), 10, false).await);
+    gone(stage.systemd.reload(&unit(), LIMIT).await);
+    gone(stage.systemd.stop(&unit(), LIMIT).await);
+    gone(stage.systemd.restart_other(&unit(), LIMIT).await.map(drop));
+    assert!(stage.systemd.watchdog(&unit()).await.is_err());
+    let witness = dir.path().join("witness");
+    let argv = vec!["/usr/bin/touch".to_owned(), witness.display().to_string()];
+    let command = crate::vocabulary::Command { argv, user: "root".to_owned(), timeout: LIMIT };
+    let end = stage.systemd.run(&command, "test").await;
+    assert!(matches!(end.exit, CommandExit::NotStarted(why) if why.contains("bus is gone")));
+    assert!(!witness.exists(), "it was run as a child");
+}

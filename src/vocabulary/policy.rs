@@ -49,6 +49,10 @@ pub struct Policy {
     pub per: Duration,
     /// How long a quarantined worker waits between two attempts. Quarantine is slow, never terminal.
     pub quarantine_retry: Duration,
+    /// Within what time an auxiliary worker is repaired; zero is at once. It is seen and recorded at once all the same.
+    pub repair_window: Duration,
+    /// How old the last rehearsal of its remedies may be.
+    pub rehearse_every: Duration,
 }
 
 impl Default for Policy {
@@ -62,6 +66,8 @@ impl Default for Policy {
             relaunches: 3,
             per: Duration::from_secs(600),
             quarantine_retry: Duration::from_secs(600),
+            repair_window: Duration::ZERO,
+            rehearse_every: Duration::from_secs(30 * 86_400),
         }
     }
 }

@@ -2,9 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests")]
 
+mod alert;
+mod events;
 mod failures;
 pub(crate) mod fake;
 mod help;
+mod matrix;
 mod orders;
+mod screen;
 mod status;
 mod watching;

@@ -1,7 +1,18 @@
 //! Lanes as processes against a real server.
 
+mod canary;
+mod deaf;
 mod giving;
+mod heritage;
+mod house;
 mod kills;
+mod record;
+mod reload;
 mod rig;
+mod secret;
+mod sentinel;
+mod servers;
+mod status;
+mod storm;
 mod tasks;
 mod trouble;

@@ -11,12 +11,14 @@
 
 mod catalog;
 mod cli;
+mod detect;
 mod door;
 mod fleet;
 mod journal;
 mod lane;
 mod queue;
 mod redis_server;
+mod replay;
 mod store;
 mod systemd;
 mod units;

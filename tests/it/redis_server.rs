@@ -1,5 +1,6 @@
 //! A real server for the tests that need one.
 
+use std::ffi::{OsStr, OsString};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -9,6 +10,9 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Another server than the host's: the tests run once more with it.
+pub(crate) const PROGRAM: &str = "KEYHOLDER_TEST_SERVER";
 
 /// A `redis-server` of our own on a port of its own.
 pub(crate) struct Redis {
@@ -77,9 +81,71 @@ impl Redis {
         }
     }
 
+    /// A connection, if it is there and answers soon.
+    pub(crate) fn try_conn(&self) -> Option<redis::Connection> {
+        let soon = Duration::from_millis(500);
+        let conn = redis::Client::open(self.url("")).unwrap().get_connection_with_timeout(soon).ok()?;
+        conn.set_read_timeout(Some(soon)).ok()?;
+        Some(conn)
+    }
+
     pub(crate) fn conn(&self) -> redis::Connection {
         let client = redis::Client::open(self.url("")).unwrap();
         client.get_connection_with_timeout(DEADLINE).unwrap()
+    }
+}
+
+/// Somebody who knows the master, and elects another one with the others when it has been gone for `down_after`.
+pub(crate) struct Sentinel(Redis);
+
+impl Sentinel {
+    pub(crate) fn start(master: u16, quorum: usize, down_after: Duration) -> Self {
+        Self::start_at("port", master, quorum, down_after, "")
+    }
+
+    /// `more` is for the end of its file.
+    pub(crate) fn start_at(
+        port_option: &str,
+        master: u16,
+        quorum: usize,
+        down_after: Duration,
+        more: &str,
+    ) -> Self {
+        for _ in 0..10 {
+            let dir = TempDir::new().unwrap();
+            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let down_after = down_after.as_millis();
+            let text = format!(
+                "{port_option} {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor mymaster 127.0.0.1 {master} {quorum}\nsentinel \
+                 down-after-milliseconds mymaster {down_after}\nsentinel failover-timeout mymaster 3000\n{more}",
+                dir.path().display()
+            );
+            let file = dir.path().join("sentinel.conf");
+            std::fs::write(&file, text).unwrap();
+            let mut child =
+                Command::new(program()).arg(file).arg("--sentinel").stdout(Stdio::null()).spawn().unwrap();
+            let until = Instant::now() + DEADLINE;
+            while child.try_wait().unwrap().is_none() {
+                if ready(port, port_option == "port") {
+                    return Self(Redis { child, port, dir, args: Vec::new() });
+                }
+                assert!(Instant::now() < until, "the sentinel does not come up");
+                std::thread::yield_now();
+            }
+        }
+        panic!("the sentinel ends as soon as it is started");
+    }
+
+    pub(crate) fn ask<T: redis::FromRedisValue>(&self, what: &[&str]) -> redis::RedisResult<T> {
+        redis::cmd("SENTINEL").arg(what).query(&mut self.0.conn())
+    }
+}
+
+impl std::ops::Deref for Sentinel {
+    type Target = Redis;
+
+    fn deref(&self) -> &Redis {
+        &self.0
     }
 }
 
@@ -101,8 +167,12 @@ fn ready(port: u16, plain: bool) -> bool {
     !plain || answers(&mut stream).is_ok_and(|read| read > 0)
 }
 
-fn spawn(port_option: &str, port: u16, dir: &Path, args: &[impl AsRef<std::ffi::OsStr>]) -> Child {
-    Command::new("redis-server")
+fn program() -> OsString {
+    std::env::var_os(PROGRAM).unwrap_or_else(|| "redis-server".into())
+}
+
+fn spawn(port_option: &str, port: u16, dir: &Path, args: &[impl AsRef<OsStr>]) -> Child {
+    Command::new(program())
         .args([port_option, &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"])
         .arg(dir)
         .args(args)

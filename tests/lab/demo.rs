@@ -43,17 +43,24 @@ fn the_demo_tells_every_scene_to_its_end_and_leaves_nothing_behind() {
     let (told, errors) =
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert!(output.status.success(), "{}\n{told}\n{errors}", output.status);
-    assert!(start.elapsed() < Duration::from_secs(60), "it took {:?}", start.elapsed());
-    // Five falls, each repaired under a new invocation; and one stranger who got nothing.
+    // Half of that on a machine that has nothing else to do.
+    assert!(start.elapsed() < Duration::from_secs(90), "it took {:?}", start.elapsed());
+    // Seven falls, each repaired under a new invocation; one stranger who got nothing; and what became of the lanes' tasks.
     for (what, times) in [
-        ("=> running again ", 5),
-        ("=> invocation ", 5),
+        ("=> running again ", 7),
+        ("=> invocation ", 7),
         ("=> the supervisor answers ", 1),
-        ("nobody declared this stop; next repair in ", 1),
+        ("nobody declared this stop; next repair in ", 2),
         ("Start request repeated too quickly", 1),
         ("keyholder.socket: Incoming traffic", 1),
         ("is not among the pins", 1),
         ("=> not one byte was answered", 1),
+        ("proved: the read lane ran it, once; the write lane was there and has nothing of it", 2),
+        ("demo.backup for ", 1),
+        ("mars demo.backup: interrupted: the lane died while it ran", 1),
+        ("mars demo.note: ok", 1),
+        ("unknown_action 'queue.length_mars_peer' on mars", 1),
+        ("=> ai-core read 3 waiting tasks without mars", 1),
     ] {
         assert_eq!(told.matches(what).count(), times, "{what}:\n{told}");
     }
@@ -65,6 +72,8 @@ fn the_demo_tells_every_scene_to_its_end_and_leaves_nothing_behind() {
         "crawler, ",
         "mars's supervisor",
         "web, killed with it",
+        "mars's write lane, killed in a write",
+        "mars's write lane, stopped",
     ] {
         assert!(table.iter().any(|line| line.trim_start().starts_with(row)), "{row}:\n{told}");
     }

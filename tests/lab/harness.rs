@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+/// What each watcher is granted on what it watches.
+pub(crate) const VERBS: &str = "[status, relaunch, hold, nudge, repipe, drill, prove]";
+
 static LABS: AtomicU32 = AtomicU32::new(0);
 
 /// Labs run side by side, except for one that takes all the processors there are.
@@ -113,11 +116,8 @@ impl Lab {
         }
         yaml.push_str("grants:\n");
         for (node, watcher, _) in nodes {
-            writeln!(
-                yaml,
-                "  - {{ from: {watcher}, on: {node}, workers: [\"*\"], verbs: [status, relaunch, hold] }}"
-            )
-            .unwrap();
+            writeln!(yaml, "  - {{ from: {watcher}, on: {node}, workers: [\"*\"], verbs: {VERBS} }}")
+                .unwrap();
         }
         yaml
     }

@@ -10,21 +10,31 @@
     reason = "test code: a failed expectation ends the test, also in helpers outside #[test] functions"
 )]
 
+mod alerts;
 mod boot;
 mod clock;
 mod death;
 mod degraded;
 mod demo;
+mod detectors;
 mod door;
+mod drilledlanes;
+mod drills;
 mod harness;
+mod lanecases;
+mod lanehouse;
+mod laneroot;
 mod lanes;
 mod network;
 mod orders;
 mod paths;
 mod peerside;
 mod quarantine;
+mod record;
+mod redisfaults;
 mod reload;
 mod restraint;
 mod scene;
 mod speak;
+mod stuck;
 mod survival;

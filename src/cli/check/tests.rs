@@ -15,8 +15,8 @@ nodes:
     watched_by: [ai-core]
     workers: { agent: { unit: ai-agent.service }, read: { lane: read } }
 grants:
-  - { from: ai-core, on: mars, workers: ["*"], verbs: [status, relaunch, hold] }
-  - { from: mars, on: ai-core, workers: [read, write], verbs: [status, relaunch] }
+  - { from: ai-core, on: mars, workers: ["*"], verbs: [status, relaunch, hold, nudge] }
+  - { from: mars, on: ai-core, workers: [read, write], verbs: [status, relaunch, nudge] }
 "#;
 const PLAIN: Look = Look { terminal: false, colour: false };
 

@@ -84,8 +84,8 @@ pub(super) fn judge(reports: &[NodeReport], server: &Hello) -> Vec<Finding> {
             let (subject, why) = (format!("{node}/{}", worker.worker), &worker.why);
             match worker.class {
                 Class::Healthy | Class::Starting | Class::Held => {}
-                Class::Dead => findings.push(
-                    Finding::fail("health", format!("{subject} is dead: {why}"))
+                Class::Dead | Class::Stuck | Class::DeliveryGap => findings.push(
+                    Finding::fail("health", format!("{subject} is {}: {why}", worker.class.name()))
                         .way_out(format!("keyholder explain {subject}")),
                 ),
                 Class::Unknown => {

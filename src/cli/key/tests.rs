@@ -11,6 +11,7 @@ fn fleet(nodes: &[(&str, &[&str], bool)]) -> Fleet {
         watched_by: watched_by.iter().map(|n| n.parse().unwrap()).collect(),
         disabled,
         insecure_unsigned_write: false,
+        power: None,
         workers: BTreeMap::new(),
     };
     Fleet {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{class, ms};
+use super::{class, lane, ms};
 use crate::cli::screen::Paint;
 use crate::fleet::BlastRadius;
 use crate::peer::wire::Explanation;
@@ -54,6 +54,9 @@ pub fn explanation(explanation: &Explanation, paint: Paint) -> String {
     }
     if let Some(due) = worker.due_in_ms {
         row("next repair", format!("in {}", ms(due)));
+    }
+    for (name, value) in worker.lane.iter().flat_map(|lane| lane::rows(lane)) {
+        row(name, value);
     }
     for (name, lines) in [("observed", &explanation.observed), ("decided", &explanation.decided)] {
         let _ = writeln!(text, "{name}");

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::lane::{lanes, trouble};
 use super::table::table;
 use super::{class, ms, silent, state};
 use crate::cli::screen::{Paint, Tone};
@@ -41,12 +42,12 @@ pub fn fleet(reports: &[NodeReport], look: &Look) -> String {
     if !workers.is_empty() {
         let _ = write!(text, "\n{workers}");
     }
-    let notes: Vec<_> = reports
-        .iter()
-        .filter(|report| !silent(report.state))
-        .flat_map(|report| &report.workers)
-        .filter_map(note)
-        .collect();
+    let lanes = lanes(reports, look);
+    if !lanes.is_empty() {
+        let _ = write!(text, "\n{lanes}");
+    }
+    let heard = reports.iter().filter(|report| !silent(report.state)).flat_map(|report| &report.workers);
+    let notes: Vec<_> = heard.flat_map(|worker| [note(worker), trouble(worker)]).flatten().collect();
     if !notes.is_empty() {
         let _ = writeln!(text, "\n{}", notes.join("\n"));
     }
@@ -106,7 +107,13 @@ fn note(worker: &WorkerReport) -> Option<String> {
         Class::Healthy if worker.held_for_ms.is_none() && !worker.quarantined && worker.doing.is_empty() => {
             return None;
         }
-        Class::Healthy | Class::Starting | Class::Held | Class::Dead | Class::Unknown => sentence(worker),
+        Class::Healthy
+        | Class::Starting
+        | Class::Held
+        | Class::Dead
+        | Class::Stuck
+        | Class::DeliveryGap
+        | Class::Unknown => sentence(worker),
     };
     if !worker.startable {
         note.push_str("; systemd would not start it");

@@ -2,9 +2,13 @@
 //! same, and everything that came from outside is made printable on its way.
 
 mod audit;
+mod drill;
+mod event;
 mod explain;
 mod fleet;
+mod lane;
 mod order;
+mod replay;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -12,9 +16,14 @@ mod tests;
 use std::time::Duration;
 
 pub use audit::audit;
+pub use drill::{Rehearsed, drilled, rehearsals};
+pub(super) use event::tone;
+pub use event::{event, missed};
 pub use explain::explanation;
 pub use fleet::{Look, change, fleet, node_change};
-pub use order::{held, refused, relaunched, released};
+pub use lane::lane_change;
+pub use order::{held, refused, relaunched, released, remedied};
+pub use replay::story;
 
 use super::screen::Tone;
 use crate::peer::wire::{Class, NodeState};
@@ -28,16 +37,16 @@ fn us(us: u64) -> String {
     human(Duration::from_micros(us))
 }
 
-fn class(class: Class) -> (&'static str, Tone) {
+pub(super) fn class(class: Class) -> (&'static str, Tone) {
     let tone = match class {
         Class::Healthy => Tone::Good,
         Class::Starting | Class::Held => Tone::Fair,
-        Class::Dead | Class::Unknown => Tone::Bad,
+        Class::Dead | Class::Stuck | Class::DeliveryGap | Class::Unknown => Tone::Bad,
     };
     (class.name(), tone)
 }
 
-fn state(state: NodeState) -> (&'static str, Tone) {
+pub(super) fn state(state: NodeState) -> (&'static str, Tone) {
     let tone = match state {
         NodeState::Up => Tone::Good,
         NodeState::Starting | NodeState::Leaving => Tone::Fair,

@@ -23,8 +23,44 @@ pub fn relaunched(target: &Target, outcome: &Outcome, whole: Duration) -> Option
         | Outcome::Explained(_)
         | Outcome::Audit(_)
         | Outcome::Proof(_)
+        | Outcome::Remedied(_)
+        | Outcome::Powered { .. }
+        | Outcome::Drilled(_)
         | Outcome::Noted
         | Outcome::Watching => None,
+    }
+}
+
+/// The outcome of a nudge or repipe that took `whole`. None if it is not one.
+pub fn remedied(target: &Target, outcome: &Outcome, whole: Duration) -> Option<String> {
+    match outcome {
+        Outcome::Remedied(done) => {
+            let verdict = match done.helped {
+                Some(true) => "helped",
+                Some(false) => "did not help",
+                None => "was carried out",
+            };
+            Some(format!(
+                "{} of {target} {verdict}: {} (after {})\n",
+                done.remedy,
+                printable(&done.why),
+                human(whole)
+            ))
+        }
+        Outcome::AlreadyRecovered { .. }
+        | Outcome::Relaunched(_)
+        | Outcome::Failed(_)
+        | Outcome::Status(_)
+        | Outcome::Fleet(_)
+        | Outcome::Held { .. }
+        | Outcome::Released { .. }
+        | Outcome::Explained(_)
+        | Outcome::Audit(_)
+        | Outcome::Proof(_)
+        | Outcome::Powered { .. }
+        | Outcome::Drilled(_)
+        | Outcome::Noted
+        | Outcome::Watching => relaunched(target, outcome, whole),
     }
 }
 

@@ -4,10 +4,10 @@ use super::*;
 use crate::cli::screen::Paint;
 use crate::fleet::BlastRadius;
 use crate::peer::wire::{
-    AuditLine, Explanation, Hello, NodeReport, Outcome, Refusal, RefusalCode, RelaunchFailed, Relaunched,
-    WorkerReport,
+    AuditLine, Explanation, Hello, LaneReport, LastReport, NodeReport, Outcome, Refusal, RefusalCode,
+    RelaunchFailed, Relaunched, TaskReport, WorkerReport,
 };
-use crate::vocabulary::{BootNonce, FleetHash, InvocationId, Target};
+use crate::vocabulary::{BootNonce, FleetHash, InvocationId, Target, TaskStatus};
 
 const HOSTILE: &str = "\x1b]0;pwned\x07\x1b[2J\u{9b}31m\u{202e}live\r\nmars/agent is running again";
 
@@ -38,6 +38,9 @@ fn worker(node: &str, name: &str, unit: &str, class: Class) -> WorkerReport {
         quarantined: false,
         left_to_peers: false,
         startable: true,
+        lane: None,
+        drill: None,
+        rehearsed: Vec::new(),
     }
 }
 
@@ -49,6 +52,8 @@ fn node(name: &str, state: NodeState, workers: Vec<WorkerReport>) -> NodeReport 
         version: Some("0.1.0".to_owned()),
         fleet_hash: Some(FleetHash::of(b"fleet")),
         degraded: Vec::new(),
+        sees: Vec::new(),
+        rehearsed: Vec::new(),
         workers,
     }
 }
@@ -97,6 +102,8 @@ fn every_class() -> NodeReport {
     let masked = WorkerReport {
         why: "masked.service is masked".to_owned(),
         startable: false,
+        drill: None,
+        rehearsed: Vec::new(),
         ..worker("mars", "zee", "masked.service", Class::Dead)
     };
     let left = WorkerReport {
@@ -121,6 +128,8 @@ fn every_class_at_both_widths() {
 fn every_node_state_with_what_has_drifted_and_what_is_degraded() {
     let mut reports = vec![NodeReport {
         degraded: vec!["the state directory is full: records are kept in memory only".to_owned()],
+        sees: Vec::new(),
+        rehearsed: Vec::new(),
         ..node("mars", NodeState::Up, vec![worker("mars", "agent", "ai-agent.service", Class::Healthy)])
     }];
     for (name, state, why) in [
@@ -162,6 +171,71 @@ fn a_healthy_fleet_has_nothing_more_to_say() {
     assert!(fleet(&[report], &look).contains("systemctl restart keyholder.service"));
 }
 
+/// A lane that works, one that has nothing to do, one that has lost its queue and one that is stuck.
+fn lanes() -> NodeReport {
+    let lane = |name: &str, change: fn(&mut LaneReport)| {
+        let mut lane = LaneReport {
+            queue: format!("tasks:maintenance:mars:{name}"),
+            connected: true,
+            waiting: Some(0),
+            running: 0,
+            in_flight: Vec::new(),
+            done: 0,
+            last: None,
+            silent_ms: None,
+        };
+        change(&mut lane);
+        let unit = format!("keyholder-lane-{name}.service");
+        WorkerReport { lane: Some(Box::new(lane)), ..worker("mars", name, &unit, Class::Healthy) }
+    };
+    fn task(action: &str, for_ms: u64, idempotent: bool) -> TaskReport {
+        TaskReport {
+            id: "019ad0c2-0f7b-7000-8000-000000000000".to_owned(),
+            action: action.to_owned(),
+            for_ms,
+            idempotent,
+        }
+    }
+    fn last(action: Option<&str>, status: TaskStatus) -> Option<LastReport> {
+        Some(LastReport { id: "t1".to_owned(), action: action.map(str::to_owned), status, ago_ms: 65_000 })
+    }
+    let workers = vec![
+        lane("idle", |_| ()),
+        lane("lost", |lane| {
+            (lane.connected, lane.waiting, lane.done) = (false, None, 1);
+            lane.last = last(None, TaskStatus::Refused);
+        }),
+        lane("read", |lane| {
+            (lane.waiting, lane.running, lane.done) = (Some(12), 3, 4_711);
+            lane.in_flight = vec![task("service.logs", 2_300, true), task("host.disk", 4, true)];
+            lane.last = last(Some("host.memory"), TaskStatus::Ok);
+        }),
+        lane("write", |lane| {
+            (lane.waiting, lane.running, lane.silent_ms) = (Some(2), 1, Some(14_000));
+            lane.in_flight = vec![task("apt.upgrade", 100_000, false)];
+        }),
+    ];
+    node("mars", NodeState::Up, workers)
+}
+
+#[test]
+fn lanes_say_what_they_do() {
+    insta::assert_snapshot!(shown(&[lanes()], 100, false));
+    let changes: Vec<_> = lanes().workers.iter().map(lane_change).collect();
+    insta::assert_snapshot!("lane_changes", changes.join("\n"));
+    let explained = |report| {
+        explanation(
+            &Explanation { report, observed: Vec::new(), decided: Vec::new(), log: Vec::new() },
+            Paint(false),
+        )
+    };
+    let workers = lanes().workers;
+    let [_, lost, read, write] = <[_; 4]>::try_from(workers).unwrap();
+    insta::assert_snapshot!("lanes_explained", [lost, read, write].map(explained).concat());
+    let silent = NodeReport { state: NodeState::Unreachable, ..lanes() };
+    assert!(!shown(&[silent], 100, false).contains("WAITING"), "what a silent node's lanes do nobody knows");
+}
+
 #[test]
 fn the_longest_names_keep_one_line_per_worker() {
     let long = "n".repeat(63);
@@ -194,12 +268,24 @@ fn nothing_hostile_reaches_the_terminal() {
         why: h(),
         doing: h(),
         last_act: Some(h()),
+        lane: Some(Box::new(LaneReport {
+            queue: h(),
+            connected: true,
+            waiting: None,
+            running: 1,
+            in_flight: vec![TaskReport { id: h(), action: h(), for_ms: 0, idempotent: true }],
+            done: 0,
+            last: Some(LastReport { id: h(), action: Some(h()), status: TaskStatus::Ok, ago_ms: 0 }),
+            silent_ms: None,
+        })),
         ..worker("mars", "agent", "ai-agent.service", Class::Dead)
     };
     let report = NodeReport {
         why: h(),
         version: Some(h()),
         degraded: vec![h()],
+        sees: Vec::new(),
+        rehearsed: Vec::new(),
         ..node("mars", NodeState::Starting, vec![hostile.clone()])
     };
     let target: Target = "mars/agent".parse().unwrap();
@@ -210,12 +296,14 @@ fn nothing_hostile_reaches_the_terminal() {
         took_us: 1,
         log: vec![h()],
     };
-    let line = AuditLine { seq: 1, at: h(), event: h(), by: h(), subject: h(), text: h() };
-    let explained = Explanation { report: hostile.clone(), observed: vec![h()], decided: vec![h()] };
+    let line = AuditLine { seq: 1, at: h(), event: h(), by: h(), subject: h(), text: h(), priority: 4 };
+    let explained =
+        Explanation { report: hostile.clone(), observed: vec![h()], decided: vec![h()], log: Vec::new() };
     let degraded = Relaunched { degraded: vec![h()], ..done() };
     for text in [
         shown(&[report], 80, false),
         change(Some(Class::Healthy), &hostile),
+        lane_change(&hostile),
         relaunched(&target, &Outcome::Failed(failed), Duration::ZERO).unwrap(),
         relaunched(&target, &Outcome::Relaunched(degraded), Duration::ZERO).unwrap(),
         audit(&[line]),
@@ -311,6 +399,7 @@ fn an_explanation_says_all_it_knows() {
             "3 relaunches within 10m 00s: quarantine".to_owned(),
             "nothing until it is due".to_owned(),
         ],
+        log: Vec::new(),
     };
     insta::assert_snapshot!(explanation(&explained, Paint(false)));
 }
@@ -324,6 +413,7 @@ fn the_audit_is_aligned_and_says_what_is_missing() {
         by: by.to_owned(),
         subject: subject.to_owned(),
         text: "one clear sentence".to_owned(),
+        priority: 5,
     };
     let lines = [
         line(1, "supervisor", "local", ""),

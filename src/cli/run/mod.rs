@@ -1,5 +1,6 @@
 //! `keyholder run`: has a node do what its catalog allows, through the lane that the catalog names.
 
+mod approve;
 mod give;
 mod plan;
 mod show;
@@ -25,6 +26,7 @@ use crate::lane::{Status, TaskResult};
 use crate::queue::{Front, QueueName};
 use crate::vocabulary::{NodeName, TaskId, printable};
 
+pub use approve::NotApproved;
 pub use plan::{CatalogTrouble, NoSuchNode, PlanRefused, StepRefused};
 use plan::{Catalogs, Checked, Step};
 
@@ -38,7 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// it ended to standard error. A plan ends at the first step that does not succeed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  keyholder run mars service.logs unit=apache2.service lines=20\n  \
-    keyholder run mars service.restart unit=apache2.service --why 'new certificate'\n  \
+    keyholder run mars service.restart unit=apache2.service --yes --why 'new certificate'\n  \
     keyholder run --plan plan.yaml      steps: [{ node: mars, action: host.memory }, …]")]
 pub struct RunArgs {
     /// The node that is to do it
@@ -53,6 +55,9 @@ pub struct RunArgs {
     /// Several steps from a YAML or JSON file: {steps: [{node, action, params}]}
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
+    /// Approve what the catalog wants a person's approval for; on a terminal one is asked otherwise
+    #[arg(long)]
+    pub yes: bool,
     /// Who asks, for the records [default: the user and host]
     #[arg(long, value_name = "WHO", value_parser = reason)]
     pub by: Option<String>,
@@ -113,6 +118,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
             return Err(error);
         }
     };
+    approve::approve(&checked, args.yes)?;
     let url = redis::url(&fleet, &args.fleet)?;
     let giver = give::Giver::new(&args.key, by(&args), &fleet, &checked)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -37,6 +37,8 @@ pub(super) struct Checked {
     /// The lane that it goes to, which is not always that of its mode.
     pub lane: Mode,
     pub timeout: Duration,
+    /// Whether a person must approve it.
+    pub approval: bool,
 }
 
 impl Checked {
@@ -165,7 +167,14 @@ fn one(step: Step, node: &NodeName, catalog: &Catalog, read_routing: bool) -> Re
         Mode::Read if read_routing => Mode::Read,
         Mode::Read | Mode::Write => Mode::Write,
     };
-    Ok(Checked { node: node.clone(), action: name, params: step.params, lane, timeout: action.timeout })
+    Ok(Checked {
+        node: node.clone(),
+        action: name,
+        params: step.params,
+        lane,
+        timeout: action.timeout,
+        approval: action.approval,
+    })
 }
 
 /// Reads a plan: `{steps: [{node, action, params}]}`, YAML or JSON, and nothing besides.
@@ -173,7 +182,7 @@ fn one(step: Step, node: &NodeName, catalog: &Catalog, read_routing: bool) -> Re
 /// # Errors
 /// Every problem at once, each with its place.
 pub(super) fn parse(name: &str, bytes: &[u8]) -> Result<Vec<Step>, Problems> {
-    let (mut report, tree) = file::read(name, bytes, &[])?;
+    let (mut report, tree) = file::read(name, bytes)?;
     let steps = tree.and_then(|tree| plan(&mut report, &tree));
     Ok(report.finish_with(steps)?.0)
 }

@@ -94,6 +94,7 @@ mod tests {
                 signal: None,
                 timed_out: false,
                 left_behind: false,
+                beyond: false,
                 took_ms: 23,
                 stdout: Output { head: Text::Text("a\tb\n\x1b[2Jc".into()), ..Output::default() },
                 stderr: Output::default(),

@@ -79,9 +79,15 @@ fn a_repair_that_nobody_may_do_is_an_error() {
     assert_eq!(warnings(&by_peer), [""; 0]);
     let nobody = "fleet.yaml:18:20: only peers may repair `mars/agent`, and no peer that watches `mars` may (found `peer`; \
                   expected a grant of `relaunch` to a node in `watched_by`, or `repair_by: node`)";
-    refused(&by_peer.replace("[\"*\"], verbs: [status, relaunch]", "[\"*\"], verbs: [status]"), nobody);
     refused(
-        &by_peer.replace("[\"*\"], verbs: [status, relaunch]", "[write], verbs: [status, relaunch]"),
+        &by_peer.replace("[\"*\"], verbs: [status, relaunch, nudge, repipe]", "[\"*\"], verbs: [status]"),
+        nobody,
+    );
+    refused(
+        &by_peer.replace(
+            "[\"*\"], verbs: [status, relaunch, nudge, repipe]",
+            "[write], verbs: [status, relaunch, nudge, repipe]",
+        ),
         nobody,
     );
     let unwatched = by_peer.replace("    watched_by: [ai-core]\n", "");
@@ -120,7 +126,10 @@ fn a_second_watcher_without_the_right_is_a_warning() {
 #[test]
 fn gaps_are_warned_of() {
     assert_eq!(
-        warnings(&with("[\"*\"], verbs: [status, relaunch]", "[\"*\"], verbs: [relaunch]")),
+        warnings(&with(
+            "[\"*\"], verbs: [status, relaunch, nudge, repipe]",
+            "[\"*\"], verbs: [relaunch, nudge, repipe]"
+        )),
         [
             "fleet.yaml:13:18: `ai-core` watches `mars` but may not see any of its workers (found `ai-core`; grant it: - { \
           from: ai-core, on: mars, workers: [\"*\"], verbs: [status] })"
@@ -128,8 +137,8 @@ fn gaps_are_warned_of() {
     );
     assert_eq!(
         warnings(&with(
-            "workers: [\"*\"], verbs: [status, relaunch]",
-            "workers: [write], verbs: [status, relaunch]"
+            "workers: [\"*\"], verbs: [status, relaunch, nudge, repipe]",
+            "workers: [write], verbs: [status, relaunch, nudge, repipe]"
         )),
         [
             "fleet.yaml:10:3: no watcher of `mars` may relaunch `agent` (found `mars`; if `mars` itself cannot repair it, \
@@ -140,7 +149,7 @@ fn gaps_are_warned_of() {
     );
     assert!(warnings(&with("grace: 10s", "repair_by: nobody")).is_empty());
     let no_grants = good().split("grants:").next().unwrap().to_owned();
-    assert_eq!(warnings(&no_grants).len(), 4, "two nodes, blind and helpless each");
+    assert_eq!(warnings(&no_grants).len(), 8, "two nodes, blind and each remedy missing");
 }
 
 #[test]
@@ -162,7 +171,8 @@ fn disabled_nodes_and_duplicate_grants_are_warned_of() {
             inert("22:13")
         ]
     );
-    let line = "  - { from: ai-core, on: mars, workers: [\"*\"], verbs: [status, relaunch] }\n";
+    let line =
+        "  - { from: ai-core, on: mars, workers: [\"*\"], verbs: [status, relaunch, nudge, repipe] }\n";
     let contained = "  - { from: ai-core, on: mars, workers: [write], verbs: [status] }\n";
     let contains = |place: &str, by: u32| {
         format!("fleet.yaml:{place}:5: the grant on line {by} already contains this one")
@@ -182,8 +192,14 @@ fn disabled_nodes_and_duplicate_grants_are_warned_of() {
 fn a_slip_is_not_reported_again_as_the_right_that_is_now_missing() {
     let by_peer = with("grace: 10s", "repair_by: peer");
     for (old, new) in [
-        ("workers: [\"*\"], verbs: [status, relaunch]", "workers: [\"*\"], verbs: [status, relanch]"),
-        ("workers: [\"*\"], verbs: [status, relaunch]", "workers: [agnet], verbs: [status, relaunch]"),
+        (
+            "workers: [\"*\"], verbs: [status, relaunch, nudge, repipe]",
+            "workers: [\"*\"], verbs: [status, relanch]",
+        ),
+        (
+            "workers: [\"*\"], verbs: [status, relaunch, nudge, repipe]",
+            "workers: [agnet], verbs: [status, relaunch, nudge, repipe]",
+        ),
         ("from: ai-core, on: mars", "from: ai-cor, on: mars"),
         ("watched_by: [ai-core]", "watched_by: [ai-cor]"),
     ] {
@@ -197,7 +213,8 @@ fn a_slip_is_not_reported_again_as_the_right_that_is_now_missing() {
 #[test]
 fn a_disabled_watcher_need_not_be_allowed_to_look() {
     let disabled = with("  mars:\n", "  mars:\n    disabled: true\n");
-    let grant = "  - { from: mars, on: ai-core, workers: [write], verbs: [status, relaunch] }\n";
+    let grant =
+        "  - { from: mars, on: ai-core, workers: [write], verbs: [status, relaunch, nudge, repipe] }\n";
     assert!(disabled.contains(grant));
     let found = warnings(&disabled.replace(grant, ""));
     assert!(found.iter().all(|line| !line.contains("may not see")), "{found:?}");

@@ -37,7 +37,7 @@ fn the_head_of_the_file() {
 }
 
 #[test]
-fn unknown_and_later_settings() {
+fn unknown_settings() {
     refused(
         &with("grants:", "grant:"),
         "fleet.yaml:19:1: the file has no such setting (found `grant`; did you mean `grants`?)",
@@ -47,42 +47,15 @@ fn unknown_and_later_settings() {
         "fleet.yaml:18:9: worker `agent` has no such setting (found `graze`; did you mean `grace`?)",
     );
     refused(
-        &with("    watched_by: [mars]", "    power: { argv: [/bin/true] }\n    watched_by: [mars]"),
-        "fleet.yaml:7:5: this version does not serve `power` yet (found `power`; take it out)",
-    );
-    for later in ["stuck", "delivery_gap"] {
-        refused(
-            &with("        grace: 10s", &format!("        {later}: {{}}")),
-            &format!(
-                "fleet.yaml:18:9: this version does not serve `{later}` yet (found `{later}`; take it out)"
-            ),
-        );
-    }
-    for later in ["nudge", "repipe", "drill"] {
-        refused(
-            &with(
-                "workers: [write], verbs: [status, relaunch]",
-                &format!("workers: [write], verbs: [status, {later}]"),
-            ),
-            &format!(
-                "fleet.yaml:21:66: this version does not serve `{later}` yet (found `{later}`; take it out)"
-            ),
-        );
-    }
-    refused(
-        &with("workers: [write], verbs: [status, relaunch]", "workers: [write], verbs: [status, reboot]"),
-        "fleet.yaml:21:66: there is no such verb (found `reboot`; expected one of status, relaunch, hold, prove)",
+        &with(
+            "workers: [write], verbs: [status, relaunch, nudge, repipe]",
+            "workers: [write], verbs: [status, reboot]",
+        ),
+        "fleet.yaml:21:66: there is no such verb (found `reboot`; expected one of status, relaunch, hold, nudge, repipe, drill, power, prove)",
     );
     refused(
         &with("        grace: 10s", "        <<: {}"),
         "fleet.yaml:18:9: merge keys are not allowed (found `<<`; write the settings out)",
-    );
-    refused(
-        &with(
-            "redis: { url: \"redis://ai-core:6379\" }",
-            "redis: { sentinel: {} , url: \"redis://ai-core\" }",
-        ),
-        "fleet.yaml:2:10: this version does not serve `sentinel` yet (found `sentinel`; take it out)",
     );
 }
 
@@ -224,7 +197,7 @@ fn names_units_and_words() {
     }
     refused(
         &unit("keyholder.service"),
-        "fleet.yaml:17:15: the supervisor cannot be its own worker (found `keyholder.service`; take it out: systemd \
+        "fleet.yaml:17:15: the supervisor looks after units, and is none of them (found `keyholder.service`; take it out: systemd \
          restarts the supervisor, and a peer's knock starts it)",
     );
     let help = "expected either `unit: some.service` or `lane: write` or `lane: read`";
@@ -312,15 +285,66 @@ fn redis_urls() {
 }
 
 #[test]
+fn sentinels_and_a_certificate_authority() {
+    let file = |redis: &str| with("redis: { url: \"redis://ai-core:6379\" }", &format!("redis: {redis}"));
+    let url = |redis: &str| load(&file(redis)).unwrap().fleet.redis.unwrap();
+    for (written, meant) in [
+        (
+            "{ sentinel: { master: mymaster, nodes: [\"a:26379\", b, \"[::1]:7\"] } }",
+            "redis-sentinel://a:26379,b,[::1]:7/mymaster",
+        ),
+        (
+            "{ sentinel: { master: m, nodes: [a], tls: true }, ca: /etc/keyholder/redis-ca.pem }",
+            "rediss-sentinel://a/m?ca=/etc/keyholder/redis-ca.pem",
+        ),
+        ("{ url: \"rediss://u:p@h/1?x=y\", ca: /ca.pem }", "rediss://u:p@h/1?x=y&ca=/ca.pem"),
+        ("{ url: \"redis-sentinel://u:p@a,b:1/m/2\" }", "redis-sentinel://u:p@a,b:1/m/2"),
+    ] {
+        assert_eq!(url(written), meant);
+    }
+    // Where the mistake stands: the first place with that text.
+    for (bad, there, message) in [
+        ("{}", "redis", "`redis` has neither `url` nor `sentinel`"),
+        ("{ sentinel: {}, url: \"redis://a\" }", "sentinel", "`redis` has both `url` and `sentinel`"),
+        ("{ sentinel: { master: m } }", "sentinel", "`sentinel` has no `nodes`"),
+        ("{ sentinel: { nodes: [a] } }", "sentinel", "`sentinel` has no `master`"),
+        ("{ sentinel: { master: \"m/0\", nodes: [a] } }", "\"m/0", "this is no name of a master"),
+        ("{ sentinel: { master: m, nodes: [] } }", "[]", "this list is empty"),
+        (
+            "{ sentinel: { master: m, nodes: [\"a:0\"] } }",
+            "\"a:0",
+            "the port is not a number from 1 to 65535",
+        ),
+        ("{ sentinel: { master: m, nodes: [\"u@a\"] } }", "\"u@a", "this is no host name"),
+        ("{ sentinel: { master: m, nodes: [a, a] } }", "a] }", "this stands in the list a second time"),
+        ("{ sentinel: { master: m, nodes: [a, b, c, d, e, f, g, h, i] } }", "nodes", "there are 9 sentinels"),
+        ("{ url: \"redis://a\", ca: /ca.pem }", "/ca.pem", "without TLS there is no certificate to check"),
+        ("{ url: \"rediss://a\", ca: ca.pem }", "ca.pem", "this is no absolute path"),
+        ("{ url: \"rediss://a\", ca: \"/c&a\" }", "\"/c&a", "this is no absolute path"),
+        ("{ url: \"redis-sentinel://a\" }", "\"redis-", "what the sentinels call the master is missing"),
+        ("{ url: \"redis-sentinel://a/m/x\" }", "\"redis-", "the database after the slash is not a number"),
+    ] {
+        let text = file(bad);
+        let column = text.lines().nth(1).unwrap().find(there).unwrap() + 1;
+        let found = super::errors(&text);
+        let expected = format!("fleet.yaml:2:{column}: {message}");
+        assert!(
+            matches!(&found[..], [one] if one.starts_with(&expected)),
+            "{bad}: {found:?}, not {expected}"
+        );
+    }
+}
+
+#[test]
 fn lists() {
-    let verbs = "workers: [write], verbs: [status, relaunch]";
+    let verbs = "workers: [write], verbs: [status, relaunch, nudge, repipe]";
     refused(
         &with(verbs, "workers: [write], verbs: []"),
-        "fleet.yaml:21:57: this list is empty (found `[]`; expected a list of status, relaunch, hold and prove)",
+        "fleet.yaml:21:57: this list is empty (found `[]`; expected a list of status, relaunch, hold, nudge, repipe, drill, power and prove)",
     );
     refused(
         &with(verbs, "workers: [write], verbs: status"),
-        "fleet.yaml:21:57: this is not a list (found `status`; expected a list of status, relaunch, hold and prove)",
+        "fleet.yaml:21:57: this is not a list (found `status`; expected a list of status, relaunch, hold, nudge, repipe, drill, power and prove)",
     );
     refused(
         &with(verbs, "workers: [write], verbs: [status, status]"),
@@ -333,7 +357,7 @@ fn lists() {
     refused(
         &with(verbs, "workers: [write]"),
         "fleet.yaml:21:5: this grant has no `verbs` (found `{ from: mars, on: ai-core, workers: [write] }`; expected a \
-         list of status, relaunch, hold and prove)",
+         list of status, relaunch, hold, nudge, repipe, drill, power and prove)",
     );
     refused(
         &with("    watched_by: [mars]", "    watched_by:"),

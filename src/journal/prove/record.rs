@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 /// What is kept of a record. Everything else in it does not matter here.
-pub(in crate::journal) const FIELDS: [&str; 14] = [
+pub(in crate::journal) const FIELDS: [&str; 16] = [
     "MESSAGE",
     "MESSAGE_ID",
     "KEYHOLDER_TASK_ID",
     "KEYHOLDER_LANE",
     "KEYHOLDER_STATUS",
+    "KEYHOLDER_RECOVERED",
+    "KEYHOLDER_MISSING",
     "UNIT",
     "INVOCATION_ID",
     "_SYSTEMD_UNIT",

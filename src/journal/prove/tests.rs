@@ -98,6 +98,40 @@ fn one_lane_ran_it_and_the_other_was_there_and_has_nothing() {
     says(&[executed(1.0, Mode::Read, READ_RUN, "11", "failed")], &around(), Proved, "read");
 }
 
+/// What the next run of the lane says of the one that died.
+fn again(at: f64, lane: Mode, run: &str, pid: &str) -> Rec {
+    let id = id();
+    let own = vec![
+        ("MESSAGE_ID", EXECUTED),
+        ("KEYHOLDER_TASK_ID", id.as_str()),
+        ("KEYHOLDER_LANE", lane.name()),
+        ("KEYHOLDER_STATUS", "ok"),
+        ("KEYHOLDER_RECOVERED", "1"),
+    ];
+    rec(at, &[by(lane, run, pid), own].concat())
+}
+
+#[test]
+fn what_the_next_run_says_again_is_not_a_second_run() {
+    const NEXT: &str = "0ead0000000000000000000000000001";
+    let mut around = around();
+    around.records.push(said(2.0, Mode::Read, NEXT, "33"));
+    around.records.push(said(3.0, Mode::Read, "0ead0000000000000000000000000002", "44"));
+    let (first, next) = (executed(1.0, Mode::Read, READ_RUN, "11", "ok"), again(2.5, Mode::Read, NEXT, "33"));
+    let last = again(3.5, Mode::Read, "0ead0000000000000000000000000002", "44");
+    let proof =
+        says(&[first.clone(), next.clone(), last.clone()], &around, Proved, "the read lane ran it, once");
+    assert_eq!(proof.evidence[0].pid.as_deref(), Some("11"));
+    // The one that ran it died before it could say so; its lane had to come up twice to publish it.
+    let proof = says(&[next.clone(), last], &around, Proved, "the read lane ran it, once");
+    assert_eq!(proof.evidence[0].pid.as_deref(), Some("33"));
+    // That the other lane ran it as well is still seen, and who is no lane proves nothing by that field.
+    let write = executed(1.0, Mode::Write, WRITE_RUN, "22", "ok");
+    says(&[write, next.clone()], &around, Refuted, "both lanes ran it");
+    says(&[first, executed(1.5, Mode::Read, READ_RUN, "11", "ok"), next], &around, Refuted, "more than once");
+    says(&[again(2.5, Mode::Read, NEXT, "99")], &around, Refuted, "what claims to have run it is no lane");
+}
+
 #[test]
 fn another_path_than_the_expected_one_is_no_proof_of_it() {
     let write = executed(1.0, Mode::Write, WRITE_RUN, "22", "ok");
@@ -170,6 +204,7 @@ fn a_journal_that_may_have_lost_something_proves_nothing() {
                 vec![
                     ("MESSAGE_ID", TRANSITION),
                     ("MESSAGE", "7 records are missing here, because journald did not follow"),
+                    ("KEYHOLDER_MISSING", "7"),
                 ],
             ]
             .concat(),

@@ -7,16 +7,31 @@ const STOPPED: Health = Health::Dead(Death::Stopped);
 struct Story {
     state: WorkerState,
     policy: Policy,
+    blast_radius: BlastRadius,
+    crowd: Crowd,
     now: Moment,
 }
 
 impl Story {
     fn new() -> Self {
-        Self { state: WorkerState::default(), policy: Policy::default(), now: Moment::from_millis(1_000_000) }
+        Self {
+            state: WorkerState::default(),
+            policy: Policy::default(),
+            blast_radius: BlastRadius::Normal,
+            crowd: Crowd::default(),
+            now: Moment::from_millis(1_000_000),
+        }
     }
 
     fn event(&mut self, event: Event) -> Vec<Action> {
-        let (state, actions) = decide(&self.state, &event, Terms { policy: &self.policy, salt: 7 }, self.now);
+        let terms = Terms {
+            policy: &self.policy,
+            salt: 7,
+            blast_radius: self.blast_radius,
+            rungs: Rungs { nudge: Some(secs(10)), repipe: Some(secs(10)) },
+            crowd: self.crowd,
+        };
+        let (state, actions) = decide(&self.state, &event, terms, self.now);
         self.state = state;
         actions
     }
@@ -43,7 +58,7 @@ impl Story {
 }
 
 fn relaunches(actions: &[Action]) -> usize {
-    actions.iter().filter(|action| **action == Action::Relaunch).count()
+    actions.iter().filter(|action| **action == Action::Act(Remedy::Relaunch)).count()
 }
 
 const fn secs(n: u64) -> Duration {
@@ -106,7 +121,7 @@ fn a_held_worker_stays_down_until_the_hold_ends_and_no_longer() {
         assert_eq!(story.seen(down.clone(), 1), []);
         assert_eq!(story.state.wake(&story.policy), Some(story.now + secs(1)));
         story.pass(secs(1));
-        assert_eq!(story.seen(down, 1), [Action::Say(Say::HoldEnded), Action::Relaunch]);
+        assert_eq!(story.seen(down, 1), [Action::Say(Say::HoldEnded), Action::Act(Remedy::Relaunch)]);
     }
 }
 
@@ -116,7 +131,7 @@ fn a_released_worker_is_brought_back_at_once() {
     story.hold(secs(1800));
     story.seen(STOPPED, 1);
     assert_eq!(story.event(Event::Release), []);
-    assert_eq!(story.seen(STOPPED, 1), [Action::Relaunch]);
+    assert_eq!(story.seen(STOPPED, 1), [Action::Act(Remedy::Relaunch)]);
 }
 
 #[test]
@@ -135,7 +150,7 @@ fn a_failed_order_on_a_worker_that_nobody_is_to_repair_is_said_and_not_repeated(
     let mut story = Story::new();
     story.policy.repair_by = RepairBy::Nobody;
     story.seen(CRASHED, 1);
-    story.event(Event::Ordered);
+    story.event(Event::Ordered(Remedy::Relaunch));
     story.done(2);
     assert_eq!(story.seen(CRASHED, 2), [Action::Say(Say::LeftToPeople)]);
     story.pass(secs(3600));
@@ -209,7 +224,7 @@ fn a_worker_left_to_the_peers_is_handed_over_after_the_grace() {
     story.pass(secs(5));
     assert_eq!(story.seen(CRASHED, 1), [Action::Say(Say::LeftToPeers)]);
     assert_eq!(story.state.phase, Phase::LeftToPeers);
-    assert_eq!(relaunches(&story.event(Event::Ordered)), 1);
+    assert_eq!(relaunches(&story.event(Event::Ordered(Remedy::Relaunch))), 1);
 }
 
 #[test]
@@ -237,7 +252,8 @@ fn backoff_doubles_within_bounds_and_differs_between_workers() {
 fn a_restart_of_the_supervisor_forgets_neither_hold_nor_flap_guard() {
     let mut story = Story::new();
     story.hold(secs(600));
-    story.state.phase = Phase::Repairing { since: story.now, episode: Episode::default() };
+    story.state.phase =
+        Phase::Repairing { since: story.now, remedy: Remedy::Relaunch, episode: Episode::default() };
     story.state.relaunches = vec![story.now; 2];
     let json = serde_json::to_string(&story.state).unwrap();
     let back: WorkerState = serde_json::from_str(&json).unwrap();
@@ -246,4 +262,107 @@ fn a_restart_of_the_supervisor_forgets_neither_hold_nor_flap_guard() {
     let rebooted = back.after_reboot(story.now, secs(100), Moment::from_millis(5));
     assert_eq!(rebooted.hold.unwrap().until, Moment::from_millis(500_005));
     assert!(rebooted.relaunches.is_empty());
+}
+
+fn stuck() -> Health {
+    Health::Stuck("no beat".to_owned())
+}
+
+#[test]
+fn a_stuck_worker_is_nudged_first_and_relaunched_when_that_does_not_help() {
+    let mut story = Story::new();
+    assert_eq!(story.seen(stuck(), 1), [], "a look at the others first");
+    story.pass(LOOK_AROUND);
+    let nudge = Action::Act(Remedy::Nudge);
+    assert_eq!(story.seen(stuck(), 1), [Action::Say(Say::Ailing(Remedy::Nudge)), nudge]);
+    story.event(Event::Done(Ending::Sent));
+    assert_eq!(story.seen(stuck(), 1), [], "it gets time to show progress");
+    story.pass(secs(10));
+    assert!(matches!(story.seen(stuck(), 1)[..], [Action::Say(Say::NoHelp(Remedy::Nudge, _))]));
+    story.pass(secs(1));
+    assert_eq!(relaunches(&story.seen(stuck(), 1)), 1);
+    // It has to stay up; whether it makes progress is seen in its own time.
+    story.done(2);
+    story.pass(secs(1));
+    assert_eq!(story.seen(Health::Blind("not read yet".to_owned()), 2), [Action::Say(Say::Recovered)]);
+}
+
+#[test]
+fn a_nudge_that_helps_is_enough() {
+    let mut story = Story::new();
+    story.seen(stuck(), 1);
+    story.pass(LOOK_AROUND);
+    story.seen(stuck(), 1);
+    story.event(Event::Done(Ending::Sent));
+    assert_eq!(story.seen(Health::Healthy, 1), [Action::Say(Say::Resumed(Remedy::Nudge))]);
+    assert_eq!(story.state.phase, Phase::Watching);
+    assert_eq!(story.state.relaunches, []);
+}
+
+#[test]
+fn a_nudge_that_is_needed_again_and_again_gives_way_to_the_relaunch() {
+    let mut story = Story::new();
+    for _ in 0..3 {
+        story.seen(stuck(), 1);
+        story.pass(LOOK_AROUND);
+        assert!(story.seen(stuck(), 1).contains(&Action::Act(Remedy::Nudge)));
+        story.event(Event::Done(Ending::Sent));
+        story.seen(Health::Healthy, 1);
+    }
+    story.seen(stuck(), 1);
+    story.pass(LOOK_AROUND);
+    assert_eq!(relaunches(&story.seen(stuck(), 1)), 1);
+}
+
+#[test]
+fn what_dies_while_it_is_nudged_is_relaunched_and_not_nudged_again() {
+    let mut story = Story::new();
+    let gap = || Health::DeliveryGap("not draining".to_owned());
+    story.seen(gap(), 1);
+    story.pass(LOOK_AROUND);
+    assert!(story.seen(gap(), 1).contains(&Action::Act(Remedy::Repipe)));
+    story.event(Event::Done(Ending::Sent));
+    assert_eq!(relaunches(&story.seen(CRASHED, 1)), 1);
+}
+
+#[test]
+fn the_brake_stops_remedies_and_says_so_once() {
+    let mut story = Story::new();
+    story.crowd.brake = true;
+    story.seen(stuck(), 1);
+    story.pass(LOOK_AROUND);
+    assert_eq!(story.seen(stuck(), 1), [Action::Say(Say::Braked)]);
+    for _ in 0..100 {
+        story.pass(secs(10));
+        assert_eq!(story.seen(stuck(), 1), []);
+    }
+    story.crowd.brake = false;
+    story.pass(secs(10));
+    assert!(story.seen(stuck(), 1).contains(&Action::Act(Remedy::Nudge)), "the brake is no end");
+}
+
+#[test]
+fn many_that_fall_at_once_come_back_spread_over_time() {
+    let mut story = Story::new();
+    story.crowd.dead = 20;
+    assert_eq!(story.seen(CRASHED, 1), []);
+    let due = story.state.wake(&story.policy).unwrap();
+    assert!(due.since(story.now) <= CROWD_SPREAD);
+    story.pass(CROWD_SPREAD);
+    assert_eq!(relaunches(&story.seen(CRASHED, 1)), 1);
+}
+
+#[test]
+fn the_blast_radius_decides_urgency_only() {
+    for (radius, at_once) in
+        [(BlastRadius::Critical, true), (BlastRadius::Normal, true), (BlastRadius::Auxiliary, false)]
+    {
+        let mut story = Story::new();
+        story.blast_radius = radius;
+        story.policy.repair_window = secs(60);
+        assert_eq!(relaunches(&story.seen(CRASHED, 1)), usize::from(at_once), "{radius:?}");
+        assert_ne!(story.state.phase, Phase::Watching, "it is seen all the same");
+        story.pass(secs(60));
+        assert_eq!(relaunches(&story.seen(CRASHED, 1)), usize::from(!at_once), "{radius:?}");
+    }
 }

@@ -7,8 +7,13 @@ fn sh(script: &str) -> [String; 3] {
 
 async fn with(argv: &[String], timeout: Duration) -> Ran {
     let grace = Duration::from_millis(200);
-    let ran = run(Order { argv, timeout, grace, stdin: Stdio::null() });
-    tokio::time::timeout(Duration::from_secs(20), ran).await.expect("it hangs").expect("it does not start")
+    let ran = run(Order { argv, timeout, grace, stdin: Stdio::null(), late: &|| () });
+    let (ran, beyond) = tokio::time::timeout(Duration::from_secs(20), ran)
+        .await
+        .expect("it hangs")
+        .expect("it does not start");
+    assert!(beyond.is_none() && !ran.beyond, "everything here is ours to kill");
+    ran
 }
 
 async fn quick(script: &str) -> Ran {
@@ -27,7 +32,7 @@ async fn it_says_how_it_ended_and_what_was_written() {
     assert_eq!((ran.exit_code, ran.signal, ran.status()), (None, Some(9), Status::Killed));
 
     let missing = ["/no/such/program".to_owned()];
-    let order = Order { argv: &missing, timeout: GRACE, grace: GRACE, stdin: Stdio::null() };
+    let order = Order { argv: &missing, timeout: GRACE, grace: GRACE, stdin: Stdio::null(), late: &|| () };
     assert!(run(order).await.is_err());
 }
 

@@ -10,8 +10,11 @@ const NONCE: [u8; 16] = [7; 16];
 fn node(watched_by: &[&str]) -> Node {
     let worker = || Worker {
         unit: "x.service".parse().unwrap(),
+        lane: None,
         blast_radius: BlastRadius::Normal,
         policy: Policy::default(),
+        stuck: None,
+        delivery_gap: None,
     };
     Node {
         address: "192.0.2.10:7433".parse().unwrap(),
@@ -19,6 +22,7 @@ fn node(watched_by: &[&str]) -> Node {
         watched_by: watched_by.iter().map(|n| n.parse().unwrap()).collect(),
         disabled: false,
         insecure_unsigned_write: false,
+        power: None,
         workers: ["write", "agent"].map(|name| (name.parse().unwrap(), worker())).into(),
     }
 }
@@ -91,6 +95,7 @@ fn a_peer_gets_what_is_granted_and_nothing_else() {
         (None, Verb::Audit { last: 1 }, RefusalCode::LocalOnly),
         (None, Verb::Fleet {}, RefusalCode::LocalOnly),
         (None, Verb::Watch {}, RefusalCode::LocalOnly),
+        (None, Verb::Events {}, RefusalCode::LocalOnly),
     ] {
         assert_eq!(ask(&ai, &request("mars", worker, verb.clone())), Err(code), "{verb:?}");
     }
@@ -188,7 +193,7 @@ fn root_here_may_order_for_the_whole_fleet_and_others_may_look() {
         assert_eq!(ask(&user, &request("mars", Some("write"), verb.clone())), Err(RefusalCode::NotRoot));
         assert_eq!(ask(&root, &request("mars", Some("write"), verb)), Ok(()));
     }
-    for verb in [Verb::Audit { last: 9 }, Verb::Fleet {}, Verb::Watch {}] {
+    for verb in [Verb::Audit { last: 9 }, Verb::Fleet {}, Verb::Watch {}, Verb::Events {}] {
         assert_eq!(ask(&user, &request("mars", None, verb.clone())), Ok(()));
         assert_eq!(ask(&root, &request("ai-core", None, verb)), Err(RefusalCode::WrongNode));
     }

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::lane::LaneReport;
 use crate::fleet::BlastRadius;
-use crate::vocabulary::{FleetHash, InvocationId, NodeName, UnitName, WorkerName};
+use crate::journal::{Event, EventLine, Priority};
+use crate::judge::log::Line;
+use crate::vocabulary::{FailureClass, FleetHash, InvocationId, NodeName, UnitName, WorkerName};
 
 /// A node as its own supervisor (or, when that is silent, its watcher) sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,8 +26,47 @@ pub struct NodeReport {
     pub fleet_hash: Option<FleetHash>,
     /// What is degraded on it, one sentence each.
     pub degraded: Vec<String>,
+    /// How it sees the nodes that it watches itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sees: Vec<Sighting>,
+    /// The last rehearsals of nodes that it watches.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rehearsed: Vec<Rehearsal>,
     /// Its workers by name. When the node is silent these are the last known states.
     pub workers: Vec<WorkerReport>,
+}
+
+/// How one node sees another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sighting {
+    /// The other one.
+    pub node: NodeName,
+    /// Its state, as seen from there.
+    pub state: NodeState,
+}
+
+/// The last rehearsal of one class.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rehearsal {
+    /// The node, for a rehearsal of its supervisor; none where the worker is clear from the context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<NodeName>,
+    /// How it fell.
+    pub class: FailureClass,
+    /// Whether it was found and repaired.
+    pub passed: bool,
+    /// What happened, in a sentence.
+    pub why: String,
+    /// Who repaired it.
+    pub by: Option<String>,
+    /// How long ago it ended, in milliseconds.
+    pub ago_ms: u64,
+    /// From the break until its detector found it, in milliseconds.
+    pub detect_ms: Option<u64>,
+    /// From then until it was well again, in milliseconds.
+    pub repair_ms: Option<u64>,
 }
 
 /// The state of a node.
@@ -81,6 +123,15 @@ pub struct WorkerReport {
     pub left_to_peers: bool,
     /// Whether systemd would start it if asked: false for a unit that is missing, masked or refuses.
     pub startable: bool,
+    /// What it says of itself, if it is a lane that runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lane: Option<Box<LaneReport>>,
+    /// The rehearsal that is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drill: Option<FailureClass>,
+    /// The last rehearsal of each class.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rehearsed: Vec<Rehearsal>,
 }
 
 /// A worker's class, as shown.
@@ -95,6 +146,10 @@ pub enum Class {
     Held,
     /// Down, and nobody said that it may be.
     Dead,
+    /// Up, and its loop makes no progress.
+    Stuck,
+    /// Up and well, and nothing reaches it.
+    DeliveryGap,
     /// It could not be observed. Nothing is done on a guess.
     Unknown,
 }
@@ -109,6 +164,9 @@ pub struct Explanation {
     pub observed: Vec<String>,
     /// What is done or not done, and by which rule, a line each.
     pub decided: Vec<String>,
+    /// What the judge was told of it lately, as a log that can be replayed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub log: Vec<Line>,
 }
 
 /// One line of the audit trail.
@@ -127,6 +185,23 @@ pub struct AuditLine {
     pub subject: String,
     /// What was done or refused and why.
     pub text: String,
+    /// How urgent it is, as in syslog: 3 somebody must look, 4 somebody should know, 5 an act, 6 for the trail.
+    #[serde(default = "for_the_trail")]
+    pub priority: u8,
+}
+
+/// The priority of a line from before lines said theirs.
+fn for_the_trail() -> u8 {
+    Priority::Info.number()
+}
+
+impl From<AuditLine> for EventLine {
+    /// What was told earlier, as it is told while it happens.
+    fn from(line: AuditLine) -> Self {
+        let AuditLine { seq, at, event, by, subject, text, priority } = line;
+        let message_id = Event::named(&event).map(Event::message_id).unwrap_or_default().to_owned();
+        Self { seq, at, event, priority, message_id, by, subject, text }
+    }
 }
 
 impl NodeState {
@@ -151,6 +226,8 @@ impl Class {
             Self::Starting => "starting",
             Self::Held => "held",
             Self::Dead => "dead",
+            Self::Stuck => "stuck",
+            Self::DeliveryGap => "delivery-gap",
             Self::Unknown => "unknown",
         }
     }
@@ -162,9 +239,32 @@ impl WorkerReport {
         let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.for_ms = self.for_ms.saturating_add(ms);
         self.last_act_ms = self.last_act_ms.map(|ago| ago.saturating_add(ms));
+        for rehearsal in &mut self.rehearsed {
+            rehearsal.ago_ms = rehearsal.ago_ms.saturating_add(ms);
+        }
         for left in self.due_in_ms.iter_mut().chain(&mut self.held_for_ms) {
             *left = left.saturating_sub(ms);
         }
+        if let Some(lane) = &mut self.lane {
+            lane.age_by(ms);
+        }
+    }
+
+    /// Whether the two say the same of it, but for times and what it says of itself.
+    pub fn is_as_healthy_as(&self, other: &Self) -> bool {
+        let timeless = |report: &Self| {
+            let mut report = Self {
+                for_ms: 0,
+                due_in_ms: report.due_in_ms.map(|_| 0),
+                last_act_ms: None,
+                held_for_ms: report.held_for_ms.map(|_| 0),
+                lane: None,
+                ..report.clone()
+            };
+            report.rehearsed.iter_mut().for_each(|rehearsal| rehearsal.ago_ms = 0);
+            report
+        };
+        timeless(self) == timeless(other)
     }
 
     /// For how long it has been in its class.

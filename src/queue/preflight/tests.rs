@@ -32,6 +32,7 @@ fn each_unfit_trait_is_found_and_named() {
 fn a_valkey_is_called_by_its_name() {
     let valkey = HEALTHY.replace("7.0.15", "7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2");
     assert_eq!(judge(&valkey)[0].text, "Valkey 9.1.2 answers");
+    assert_eq!(worst(&valkey.replace("redis_mode", "server_mode")).0, Level::Ok);
     assert_eq!(judge(HEALTHY)[0].text, "Redis 7.0.15 answers");
 }
 

@@ -3,14 +3,14 @@
 use zbus::message::Type;
 use zbus::{Error, Message};
 
-use super::super::path;
+use super::super::{act, path};
 use super::*;
 
 impl Session {
     pub(super) fn answer(&mut self, hub: &mut Hub, call: Call, message: &Message) -> Result<(), String> {
         let failed = (message.message_type() == Type::Error).then(|| error_text(message));
         // What was asked of a PID 1 that is gone is asked again of the next one; only orders have to know at once.
-        if self.absent.is_some() && failed.is_some() && !matches!(call, Call::Restart(_)) {
+        if self.absent.is_some() && failed.is_some() && !matches!(call, Call::Restart(_) | Call::Act(_)) {
             return Ok(());
         }
         match (call, failed) {
@@ -45,6 +45,20 @@ impl Session {
                 Ok(())
             }
             (Call::Restart(id), failed) => self.restart_answered(hub, id, message, failed.is_some()),
+            (Call::Act(id), failed) => {
+                self.act_answered(id, message, failed.is_some());
+                Ok(())
+            }
+            (Call::ActRead(id), failed) => {
+                self.act_read(id, message, failed.is_some());
+                Ok(())
+            }
+            (Call::Watchdog(reply), failed) => {
+                let read = || message::number(message).map_err(|error| unreadable(&error));
+                // Whoever asked may have given up.
+                let _ = reply.send(failed.map_or_else(read, Err));
+                Ok(())
+            }
         }
     }
 
@@ -87,13 +101,9 @@ impl Session {
         message: &Message,
         failed: bool,
     ) -> Result<(), String> {
-        let job: Option<String> = match failed {
+        let job = match failed {
             true => None,
-            false => {
-                let body = message.body();
-                let path: zbus::ObjectPath<'_> = body.deserialize().map_err(|error| unreadable(&error))?;
-                Some(path.as_str().to_owned())
-            }
+            false => Some(message::job(message).map_err(|error| unreadable(&error))?),
         };
         let mut look = None;
         if let Some(at) = self.orders.iter().position(|(own, _)| *own == id)
@@ -153,6 +163,7 @@ impl Session {
             (PROPERTIES, "PropertiesChanged") => {
                 let path = header.path().map_or("", |path| path.as_str());
                 self.changed(hub, path, message);
+                self.each_act(|_, act| if act.path == path { act.changed(message) } else { act::Next::Wait });
                 Ok(())
             }
             (MANAGER, "JobRemoved") => self.job_removed(hub, message),
@@ -243,6 +254,7 @@ impl Session {
         if !self.orders.is_empty() {
             self.each_order(hub, |order, raw| order.job_ended(job.as_str(), result, raw));
         }
+        self.each_act(|_, act| act.job_ended(job.as_str(), result));
         Ok(())
     }
 }

@@ -136,6 +136,9 @@ pub(super) fn worker(node: &str, name: &str, class: Class) -> WorkerReport {
         quarantined: false,
         left_to_peers: false,
         startable: true,
+        lane: None,
+        drill: None,
+        rehearsed: Vec::new(),
     }
 }
 
@@ -147,6 +150,8 @@ pub(super) fn node(name: &str, state: NodeState, workers: Vec<WorkerReport>) -> 
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),
         fleet_hash: Some(FleetHash::of(b"fleet")),
         degraded: Vec::new(),
+        sees: Vec::new(),
+        rehearsed: Vec::new(),
         workers,
     }
 }

@@ -128,6 +128,7 @@ fn explain_shows_what_was_seen_and_decided() {
         report: worker("mars", "agent", Class::Dead),
         observed: vec!["ActiveState=failed".to_owned()],
         decided: vec!["relaunch at once".to_owned()],
+        log: Vec::new(),
     }));
     insta::assert_snapshot!(told(&mut fake.keyholder(&["explain", "mars/agent"])));
 }
@@ -143,6 +144,7 @@ fn audit_asks_for_as_many_lines_as_are_wanted() {
             by: "ai-core".to_owned(),
             subject: "mars/agent".to_owned(),
             text: "relaunched".to_owned(),
+            priority: 5,
         }]))
     });
     insta::assert_snapshot!(told(&mut fake.keyholder(&["audit", "-n", "7"])));

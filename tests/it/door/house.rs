@@ -70,8 +70,11 @@ pub(super) fn worker(text: &str) -> WorkerName {
 fn node(address: SocketAddr, pins: &[Pin], watched_by: &[&str]) -> Node {
     let unit = |n: &str| Worker {
         unit: format!("{n}.service").parse().unwrap(),
+        lane: None,
         blast_radius: BlastRadius::Normal,
         policy: Policy::default(),
+        stuck: None,
+        delivery_gap: None,
     };
     Node {
         address,
@@ -79,6 +82,7 @@ fn node(address: SocketAddr, pins: &[Pin], watched_by: &[&str]) -> Node {
         watched_by: watched_by.iter().map(|n| name(n)).collect(),
         disabled: false,
         insecure_unsigned_write: false,
+        power: None,
         workers: ["write", "read", "secret"].map(|n| (worker(n), unit(n))).into(),
     }
 }
@@ -101,6 +105,9 @@ pub(super) fn report(worker_name: &str, class: Class) -> WorkerReport {
         quarantined: false,
         left_to_peers: false,
         startable: true,
+        lane: None,
+        drill: None,
+        rehearsed: Vec::new(),
     }
 }
 
@@ -112,6 +119,8 @@ pub(super) fn node_report() -> NodeReport {
         version: None,
         fleet_hash: None,
         degraded: Vec::new(),
+        sees: Vec::new(),
+        rehearsed: Vec::new(),
         workers: ["write", "read", "secret"].map(|n| report(n, Class::Healthy)).into(),
     }
 }
@@ -137,6 +146,7 @@ pub(super) struct House {
     pub(super) fleet: watch::Sender<Arc<Fleet>>,
     pub(super) state: Arc<Mutex<DeskState>>,
     pub(super) changes: broadcast::Sender<Arc<Update>>,
+    pub(super) recorder: Recorder,
     pub(super) records: Mutex<(std::sync::mpsc::Receiver<Record>, Vec<Record>)>,
     stop: Option<oneshot::Sender<()>>,
     served: JoinHandle<()>,
@@ -185,8 +195,8 @@ impl House {
         let (orders, inbox) = mpsc::channel(64);
         let (to_records, records) = std::sync::mpsc::sync_channel(10_000);
         let nonce = BootNonce::random().unwrap();
-        let desk =
-            Desk { me: name("mars"), nonce, fleet: fleet_seen, orders, recorder: Recorder::new(to_records) };
+        let recorder = Recorder::new(to_records);
+        let desk = Desk { me: name("mars"), nonce, fleet: fleet_seen, orders, recorder: recorder.clone() };
         let (stop, stopped) = oneshot::channel::<()>();
         let identity = key.identity();
         let served = tokio::spawn(async move {
@@ -209,6 +219,7 @@ impl House {
             fleet,
             state,
             changes,
+            recorder,
             records,
             stop,
             served,
@@ -313,13 +324,18 @@ fn verdict(request: &Request) -> Verdict {
         Verb::Status {} => Outcome::Status(node_report()),
         Verb::Fleet {} => Outcome::Fleet(vec![node_report()]),
         Verb::Hold { for_ms } => Outcome::Held { for_ms: *for_ms },
-        Verb::Release {}
+        Verb::Nudge(_)
+        | Verb::Repipe(_)
+        | Verb::Power { .. }
+        | Verb::Drill(_)
+        | Verb::Release {}
         | Verb::Explain {}
         | Verb::Audit { .. }
         | Verb::Prove { .. }
         | Verb::Requeue(_)
         | Verb::Drop(_)
-        | Verb::Watch {} => {
+        | Verb::Watch {}
+        | Verb::Events {} => {
             return Verdict::Refused(Refusal::new(RefusalCode::Internal, "not in this house"));
         }
     })

@@ -19,6 +19,10 @@ const ACTIONS: &str = "
   fail:
     mode: write
     argv: [DIR/fail]
+  delicate:
+    mode: write
+    argv: [DIR/note]
+    approval: required
 ";
 
 /// A node's files, a server, and who gives tasks to it.
@@ -259,4 +263,48 @@ fn a_lane_believes_no_keys_that_others_than_root_could_have_written() {
     let mut lane = scene.lane("write");
     assert_eq!(lane.end(), Some(1));
     assert!(lane.said().iter().any(|line| line.contains("the fleet file is not valid")), "{:?}", lane.said());
+}
+
+#[test]
+fn what_the_catalog_wants_approved_is_given_to_nobody_without_a_persons_word() {
+    let scene = Scene::new("");
+    let _lane = scene.lane("write");
+    let told = scene.run(&["mars", "delicate"]);
+    assert!(
+        told.code == Some(5)
+            && told.err.contains("approval_required: step[0] delicate on mars; nothing was given to anybody")
+            && told.err.contains("--yes"),
+        "{told:?}"
+    );
+    std::fs::write(
+        scene.rig.path("plan.yaml"),
+        "steps: [{ node: mars, action: note }, { node: mars, action: delicate }]\n",
+    )
+    .unwrap();
+    let told = scene.run(&["--plan", "DIR/plan.yaml"]);
+    assert!(told.code == Some(5) && told.err.contains("step[1] delicate on mars"), "{told:?}");
+    assert_eq!((scene.waiting(), scene.rig.log()), ([0, 0], Vec::new()), "not even the step before it");
+    assert_eq!(scene.run(&["mars", "delicate", "--yes"]).code, Some(0));
+    assert_eq!(scene.rig.log(), ["noted"]);
+
+    // At a terminal, somebody is asked.
+    let at_a_terminal = |answer: &str| {
+        let dir = scene.rig.dir.path().display().to_string();
+        let keyholder = env!("CARGO_BIN_EXE_keyholder");
+        let command = format!("{keyholder} run mars delicate --fleet {dir}/fleet.yaml --key {dir}/task.pem");
+        let mut script = Command::new("script");
+        script.args(["--quiet", "--return", "--command", &command, "/dev/null"]);
+        let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), answer.as_bytes()).unwrap();
+        Told::of(child.wait_with_output().unwrap())
+    };
+    let no = at_a_terminal("\n");
+    assert!(
+        no.code == Some(5) && no.out.contains("step[0] on mars: delicate") && no.out.contains("[y/N]"),
+        "{no:?}"
+    );
+    assert!(no.out.contains("it was not approved"), "{no:?}");
+    assert_eq!(scene.rig.log(), ["noted"]);
+    assert_eq!(at_a_terminal("y\n").code, Some(0));
+    assert_eq!(scene.rig.log(), ["noted", "noted"]);
 }

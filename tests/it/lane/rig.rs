@@ -62,11 +62,25 @@ impl Rig {
         self.dir.path().join(name)
     }
 
+    /// A lane whose words nobody reads, and what it says them into.
+    pub(super) fn unheard_lane(&self, mode: &str, redis: &Redis) -> Child {
+        let mut command = self.command(mode, &redis.url(""), &[], &[]);
+        command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
     pub(super) fn lane(&self, mode: &str, redis: &Redis) -> Lane {
         self.lane_with(mode, redis, &[], &[])
     }
 
     pub(super) fn lane_with(&self, mode: &str, redis: &Redis, args: &[&str], env: &[(&str, &str)]) -> Lane {
+        self.lane_at(mode, &redis.url(""), args, env)
+    }
+
+    pub(super) fn lane_at(&self, mode: &str, url: &str, args: &[&str], env: &[(&str, &str)]) -> Lane {
+        Lane::spawn(self.command(mode, url, args, env))
+    }
+
+    fn command(&self, mode: &str, url: &str, args: &[&str], env: &[(&str, &str)]) -> Command {
         let (first, prefix): (&str, &[&str]) = match mode {
             "read" => ("setpriv", &["--no-new-privs", "--", env!("CARGO_BIN_EXE_keyholder")]),
             _ => (env!("CARGO_BIN_EXE_keyholder"), &[]),
@@ -80,11 +94,38 @@ impl Rig {
             .arg(self.path(&format!("state-{mode}")))
             .args(args)
             .env_remove("NOTIFY_SOCKET")
-            .env("KEYHOLDER_REDIS", redis.url(""))
+            .env("KEYHOLDER_REDIS", url)
             .envs(env.iter().copied());
         if mode == "write" && !args.contains(&"--signer") {
             command.arg("--insecure-unsigned-write");
         }
+        command
+    }
+
+    /// A lane to which the environment says everything, as it was before there were options. `before` runs it.
+    pub(super) fn bare_lane(&self, redis: &Redis, before: &[&str], env: &[(&str, &str)]) -> Lane {
+        self.bare_lane_with(redis, before, &[], env)
+    }
+
+    pub(super) fn bare_lane_with(
+        &self,
+        redis: &Redis,
+        before: &[&str],
+        args: &[&str],
+        env: &[(&str, &str)],
+    ) -> Lane {
+        let mut words = before.iter().copied().chain([env!("CARGO_BIN_EXE_keyholder"), "lane"]);
+        let mut command = Command::new(words.next().unwrap());
+        command
+            .args(words)
+            .args(args)
+            .arg("--insecure-unsigned-write")
+            .arg("--catalog")
+            .arg(self.path("catalog_mars.yaml"))
+            .env_remove("NOTIFY_SOCKET")
+            .env("STATE_DIRECTORY", self.path("state"))
+            .env("KEYHOLDER_REDIS", redis.url(""))
+            .envs(env.iter().copied());
         Lane::spawn(command)
     }
 }
@@ -92,24 +133,36 @@ impl Rig {
 /// A running lane.
 pub(super) struct Lane {
     child: Child,
-    said: Arc<Mutex<Vec<String>>>,
+    said: Arc<Mutex<Vec<(Instant, String)>>>,
 }
 
 impl Lane {
     fn spawn(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let said = Arc::<Mutex<Vec<String>>>::default();
+        let said = Arc::<Mutex<Vec<(Instant, String)>>>::default();
         let (lines, into) = (BufReader::new(child.stderr.take().unwrap()).lines(), said.clone());
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
-                into.lock().unwrap().push(line);
+                into.lock().unwrap().push((Instant::now(), line));
             }
         });
         Self { child, said }
     }
 
     pub(super) fn said(&self) -> Vec<String> {
-        self.said.lock().unwrap().clone()
+        self.said.lock().unwrap().iter().map(|(_, line)| line.clone()).collect()
+    }
+
+    /// The most that it has said about itself within a minute.
+    pub(super) fn loudest_minute(&self) -> usize {
+        let said = self.said.lock().unwrap();
+        let of_tasks = |line: &str| {
+            ["executed ", "refused ", "not executed "].iter().any(|begin| line.starts_with(begin))
+        };
+        let at: Vec<_> = said.iter().filter(|(_, line)| !of_tasks(line)).map(|(at, _)| *at).collect();
+        let from =
+            |n: usize| at[n..].iter().take_while(|later| **later - at[n] < Duration::from_secs(60)).count();
+        (0..at.len()).map(from).max().unwrap_or_default()
     }
 
     pub(super) fn wait_for(&self, words: &str) -> String {

@@ -157,6 +157,32 @@ fn bad_tasks_start_nothing_and_the_lane_goes_on() {
 }
 
 #[test]
+fn a_task_whose_answer_nobody_has_any_more_is_not_run_again_and_not_left_without_one() {
+    let (rig, redis) = (Rig::new(ACTIONS), Redis::start(&[]));
+    let lane = rig.lane("write", &redis);
+    let mut client = Client::new(&redis, "write");
+    let first = task("first", "peer", "{}");
+    client.push(first.as_bytes());
+    // The ledger keeps the last fifty answers, and looks at that now and then.
+    for n in 0..210 {
+        client.task(&format!("t{n}"), "peer", "{}");
+    }
+    assert_eq!(client.result("t209").status, Status::Ok);
+    client.push(first.as_bytes());
+    until("the copy is worked off", || (client.length(&client.keys.in_flight.clone()) == 0).then_some(()));
+    assert_eq!(client.result("first").status, Status::Ok);
+    redis::cmd("FLUSHALL").exec(&mut client.conn).unwrap();
+    client.push(first.as_bytes());
+    let result = client.result("first");
+    assert_eq!(
+        (result.status, result.refusal.map(|r| r.code)),
+        (Status::Refused, Some(RefusalCode::Replayed))
+    );
+    let executed = lane.said().iter().filter(|line| line.starts_with("executed")).count();
+    assert_eq!(executed, 211);
+}
+
+#[test]
 fn a_lane_told_to_leave_finishes_what_runs_and_takes_no_more() {
     let (redis, rig) = (Redis::start(&[]), rig());
     let mut client = Client::new(&redis, "write");

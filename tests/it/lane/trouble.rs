@@ -40,7 +40,8 @@ fn rides_out(lane: &Lane, lasts: Duration) {
         std::thread::sleep(Duration::from_millis(50));
     }
     let (lines, ticks) = (lane.said().len() - lines, lane.ticks() - ticks);
-    assert!(lines <= 5, "{:?}", lane.said());
+    assert!(lines <= 5 && lane.loudest_minute() <= 5, "{:?}", lane.said());
+    println!("{lines} lines and {ticks} ticks of 10 ms processor time in {lasts:?}");
     let allowed = 5 + 2 * lasts.as_secs();
     assert!(ticks <= allowed, "{ticks} ticks of 10 ms in {lasts:?}: a busy loop");
 }
@@ -248,6 +249,10 @@ fn every_role_gets_by_with_its_own_user() {
             assert_eq!(denied.code(), Some("NOPERM"), "{cmd} {args:?}");
         }
         let mut watcher = Client::over(conn("watcher"), mode);
+        // Where sentinels name the master, everybody asks it for its role.
+        for user in ["producer", "watcher", &format!("lane-{mode}")] {
+            redis::cmd("ROLE").exec(&mut conn(user)).unwrap();
+        }
         assert_eq!((watcher.length(&keys.queue), watcher.dead().len()), (0, 1));
         let denied = redis::cmd("LPUSH").arg(&keys.queue).arg("x").exec(&mut watcher.conn).unwrap_err();
         assert_eq!(denied.code(), Some("NOPERM"));

@@ -1,0 +1,118 @@
+//! What the node that hosts Redis means for all the others.
+
+use std::net::IpAddr;
+
+use crate::fleet::{Fleet, Worker};
+use crate::vocabulary::{FailureClass, Flow, Heartbeat, NodeName};
+
+/// How many workers are named for a class.
+const NAMED: usize = 6;
+
+/// What holds for several rows.
+pub(super) fn notes(fleet: &Fleet) -> Vec<String> {
+    let mut notes = Vec::new();
+    let disabled: Vec<&str> =
+        fleet.nodes.iter().filter(|(_, node)| node.disabled).map(|(name, _)| name.as_str()).collect();
+    if !disabled.is_empty() {
+        notes.push(format!("Disabled, and left out: {}.", disabled.join(", ")));
+    }
+    let Some(url) = &fleet.redis else { return notes };
+    let hosts = hosts(url);
+    let many = hosts.len() > 1;
+    for host in &hosts {
+        if is_loopback(host) {
+            notes.push(format!(
+                "Redis is said to be on {host}: each node asks its own, and sees only its own queues."
+            ));
+        } else if let Some(node) = node_of(fleet, host) {
+            notes.push(on_node(fleet, node, many));
+        } else {
+            notes.push(format!(
+                "Redis is on {host}, which is no node of this fleet: nobody here watches that host. {}",
+                while_away("While it is down", fleet, None)
+            ));
+        }
+    }
+    notes
+}
+
+fn on_node(fleet: &Fleet, node: &NodeName, many: bool) -> String {
+    if many {
+        return format!(
+            "A sentinel of Redis is on {node}. {}",
+            while_away("While Redis moves, or its sentinels cannot agree", fleet, None)
+        );
+    }
+    format!("Redis is on {node}. {}", while_away(&format!("While {node} is down"), fleet, Some(node)))
+}
+
+/// What is lost from sight on all nodes but `except`, whose workers are down then anyway.
+fn while_away(when: &str, fleet: &Fleet, except: Option<&NodeName>) -> String {
+    const REST: &str =
+        "Lanes wait and go on by themselves; dead workers are found and brought back all the same.";
+    let lost: Vec<String> = FailureClass::OF_WORKERS
+        .into_iter()
+        .map(|class| (class, looked_up(fleet, class, except)))
+        .filter(|(_, workers)| !workers.is_empty())
+        .map(|(class, workers)| {
+            let named = workers.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+            let more = workers.len().saturating_sub(NAMED);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("{class} of {named}{more}")
+        })
+        .collect();
+    if lost.is_empty() {
+        return format!("{when}, nothing else is lost from sight. {REST}");
+    }
+    let turned = except.map_or_else(String::new, |node| {
+        format!(" It is not so the other way round: {node} goes on seeing its own when another node is down.")
+    });
+    format!(
+        "{when}, nobody can see {}; what is not seen is unknown, and unknown never acts. {REST}{turned}",
+        lost.join("; ")
+    )
+}
+
+/// The workers for which the detector of a class asks Redis.
+fn looked_up(fleet: &Fleet, class: FailureClass, except: Option<&NodeName>) -> Vec<String> {
+    let asks = |worker: &Worker| match class {
+        FailureClass::Stuck => {
+            worker.stuck.as_ref().is_some_and(|stuck| matches!(stuck.heartbeat, Heartbeat::Redis(_)))
+        }
+        FailureClass::DeliveryGap => {
+            worker.delivery_gap.as_ref().is_some_and(|gap| matches!(gap.flow, Flow::Queue(_) | Flow::Lane(_)))
+        }
+        FailureClass::Dead | FailureClass::SupervisorDead | FailureClass::Unreachable => false,
+    };
+    let nodes = fleet.nodes.iter().filter(|(name, node)| !node.disabled && Some(*name) != except);
+    let workers =
+        nodes.flat_map(|(node, spec)| spec.workers.iter().map(move |(name, spec)| (node, name, spec)));
+    workers.filter(|(_, _, spec)| asks(spec)).map(|(node, name, _)| format!("{node}/{name}")).collect()
+}
+
+/// The hosts of a URL that has been checked (`redis.rs`): one, or the sentinels. User and password stay out.
+fn hosts(url: &str) -> Vec<String> {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let hosts = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
+    let host = |text: &str| match text.strip_prefix('[') {
+        Some(v6) => v6.split(']').next().unwrap_or_default().to_owned(),
+        None => text.split(':').next().unwrap_or_default().to_owned(),
+    };
+    hosts.split(',').map(host).collect()
+}
+
+fn is_loopback(host: &str) -> bool {
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
+}
+
+/// The node that is meant: by its name, also as the first part of a longer one, or by its address.
+fn node_of<'f>(fleet: &'f Fleet, host: &str) -> Option<&'f NodeName> {
+    if let Ok(ip) = host.parse::<IpAddr>() {
+        let same = |node: &IpAddr| node.to_canonical() == ip.to_canonical();
+        return fleet.nodes.iter().find(|(_, node)| same(&node.address.ip())).map(|(name, _)| name);
+    }
+    let named = |host: &str| fleet.nodes.keys().find(|name| name.as_str().eq_ignore_ascii_case(host));
+    named(host).or_else(|| named(host.split('.').next().unwrap_or_default()))
+}

@@ -1,0 +1,164 @@
+//! What the judge was told of one worker lately, kept so that it can be replayed: `keyholder explain --record`.
+//!
+//! The tape is bounded and says nothing about what it has forgotten: it is kept in two chapters, each of which opens with
+//! all that was known by then. When the second is full the first is dropped.
+
+use super::classify::Host;
+use super::crowd::Crowd;
+use super::log::{Care, Happened, Line, Opening};
+use super::observation::Observation;
+use super::state::WorkerState;
+use super::vitals::{Reading, Sign, Signs};
+use crate::vocabulary::{Moment, Target};
+
+/// How many things that happened one chapter holds. A fall and its repair are about eight, so a tape shows four to eight
+/// of them; 1,000 workers that all fell as often hold 5 MB.
+const CHAPTER: usize = 32;
+
+/// What is known of a worker at one moment, from which a replay can go on.
+#[derive(Debug, Clone)]
+pub struct Known {
+    /// What its host is doing.
+    pub host: Host,
+    /// What was seen of its unit.
+    pub seen: Observation,
+    /// What was seen of its progress.
+    pub signs: Signs,
+    /// What is in hand.
+    pub state: WorkerState,
+}
+
+/// The tape of one worker.
+#[derive(Debug, Clone, Default)]
+pub struct Tape {
+    before: Option<Chapter>,
+    now: Option<Chapter>,
+    crowd: Crowd,
+    /// How many readings in a row said the same, by sign.
+    rows: [Row; 3],
+}
+
+#[derive(Debug, Clone)]
+struct Chapter {
+    at: Moment,
+    crowd: Crowd,
+    known: Known,
+    happened: Vec<(Moment, Option<Crowd>, Happened)>,
+}
+
+/// Readings of one sign that said the same one after the other.
+#[derive(Debug, Clone, Copy, Default)]
+struct Row {
+    mark: Option<u64>,
+    says: Says,
+    length: usize,
+}
+
+/// What readings can say for long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Says {
+    Moves,
+    Fails,
+    #[default]
+    Else,
+}
+
+impl Tape {
+    /// Takes down what is about to happen. `known` is what is known before it.
+    pub fn note(&mut self, what: Happened, now: Moment, known: impl FnOnce() -> Known) {
+        if let Some((sign, reading)) = what.reading()
+            && self.repeats(sign, reading)
+            && let Some(chapter) = &mut self.now
+            && let Some(last) =
+                chapter.happened.iter().rposition(|(_, _, old)| old.reading().is_some_and(|(s, _)| s == sign))
+        {
+            let (_, crowd, _) = chapter.happened.remove(last);
+            chapter.happened.push((now, crowd, what));
+            return;
+        }
+        if self.now.as_ref().is_none_or(|chapter| chapter.happened.len() >= CHAPTER) {
+            let fresh = Chapter { at: now, crowd: self.crowd, known: known(), happened: Vec::new() };
+            self.before = self.now.replace(fresh);
+        }
+        if let Some(chapter) = &mut self.now {
+            chapter.happened.push((now, None, what));
+        }
+    }
+
+    /// Takes down that time alone is about to change something, unless something else has just happened as well.
+    pub fn time(&mut self, now: Moment, known: impl FnOnce() -> Known) {
+        let fresh = |chapter: &Chapter| chapter.happened.last().is_some_and(|(at, _, _)| *at == now);
+        if !self.now.as_ref().is_some_and(fresh) {
+            self.note(Happened::Time, now, known);
+        }
+    }
+
+    /// Takes down what the node's workers are like, if that has changed since the last time.
+    pub fn crowd(&mut self, crowd: Crowd, now: Moment, known: impl FnOnce() -> Known) {
+        if crowd == self.crowd {
+            return;
+        }
+        self.time(now, known);
+        self.crowd = crowd;
+        if let Some((_, noted, _)) = self.now.as_mut().and_then(|chapter| chapter.happened.last_mut()) {
+            *noted = Some(crowd);
+        }
+    }
+
+    /// Forgets everything: what follows goes by other times and limits.
+    pub fn rewind(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The log, oldest first.
+    pub fn log(&self, worker: &Target, care: &Care) -> Vec<Line> {
+        let Some(first) = self.before.as_ref().or(self.now.as_ref()) else { return Vec::new() };
+        let line = |at_ms, crowd, what| Line { at_ms, worker: worker.clone(), crowd, what };
+        let Known { host, seen, signs, state } = first.known.clone();
+        let opening = Opening { care: care.clone(), host: Some(host), seen: Some(seen), signs, state };
+        let opens = line(first.at, Some(first.crowd), Happened::Opens(Box::new(opening)));
+        let chapters = self.before.iter().chain(&self.now);
+        let happened = chapters.flat_map(|chapter| chapter.happened.iter().cloned());
+        std::iter::once(opens).chain(happened.map(|(at, crowd, what)| line(at, crowd, what))).collect()
+    }
+
+    /// Whether a reading says what the two before it said, so that the last of them is not missed: progress on progress
+    /// leaves a track as the newest alone would, and so does one failure after another.
+    fn repeats(&mut self, sign: Sign, reading: &Reading) -> bool {
+        let place = match sign {
+            Sign::Beat => 0,
+            Sign::Flow => 1,
+            Sign::Canary => 2,
+        };
+        let Some(row) = self.rows.get_mut(place) else { return false };
+        let says = match reading {
+            Reading::Moving => Says::Moves,
+            Reading::Mark(mark) if row.mark.replace(*mark) != Some(*mark) => Says::Moves,
+            Reading::Failed(_) => Says::Fails,
+            Reading::Mark(_) | Reading::Silent(_) => Says::Else,
+        };
+        row.length = if says == row.says && says != Says::Else { row.length.saturating_add(1) } else { 1 };
+        row.says = says;
+        row.length > 2
+    }
+}
+
+impl Happened {
+    /// The reading, if it is one.
+    fn reading(&self) -> Option<(Sign, &Reading)> {
+        match self {
+            Self::Beat(reading) => Some((Sign::Beat, reading)),
+            Self::Flow(reading) => Some((Sign::Flow, reading)),
+            Self::Canary(reading) => Some((Sign::Canary, reading)),
+            Self::Opens(_)
+            | Self::Seen(_)
+            | Self::Host(_)
+            | Self::Time
+            | Self::Acted(_)
+            | Self::Done(_)
+            | Self::Ordered(_)
+            | Self::Hold(_)
+            | Self::Release => None,
+        }
+    }
+}
