@@ -406,6 +406,24 @@ impl Ledger {
         look().map_err(|error| self.wrong(error))
     }
 
+    /// What may run again, was begun and has no result here, newest first: hash, id and action. At most 100, which is more than
+    /// a lane has slots.
+    ///
+    /// # Errors
+    /// As [`known`](Self::known).
+    pub(super) fn unanswered(&self) -> Result<Vec<(String, String, String)>, LedgerError> {
+        let look = || {
+            self.conn
+                .prepare_cached(
+                    "SELECT hash, id, action FROM task WHERE NOT published AND result IS NULL AND again
+                     ORDER BY seq DESC LIMIT 100",
+                )?
+                .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+                .collect::<rusqlite::Result<Vec<_>>>()
+        };
+        look().map_err(|error| self.wrong(error))
+    }
+
     /// Keeps only the newest results in full.
     fn thin(&self) -> rusqlite::Result<()> {
         self.conn
@@ -435,7 +453,7 @@ impl Ledger {
             )
             .optional()?;
         if let Some(last) = last {
-            // A lane that died just after it had answered leaves what may run again open for good.
+            // What a dead lane left open, and Redis has neither in flight nor answered, would stay so for good.
             let surplus = "seq <= ?1 AND begun_ms IS NOT NULL AND (published OR (again AND result IS NULL))";
             // Only what must not run again may not be replayed. A moment too late, should the rest fail, is safe.
             let newest: Option<i64> = self.conn.query_row(
