@@ -71,6 +71,8 @@ impl Core {
                 {
                     let order = *order;
                     self.drill_neighbour(&asker, request, order, reply, now);
+                } else if let Some(verdict) = self.in_the_way(&asker, &request, now) {
+                    let _ = reply.send(verdict);
                 } else if request.target_node == self.me {
                     self.serve(&asker, request, reply, now);
                 } else {

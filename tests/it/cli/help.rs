@@ -10,6 +10,7 @@ fn help_of_everything_that_is_ours() {
         "relaunch",
         "hold",
         "release",
+        "drill",
         "explain",
         "alert",
         "matrix",
