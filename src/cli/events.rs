@@ -145,7 +145,7 @@ impl Told<'_> {
                 screen::complain(&format!("keyholder: what was before: {}", printable(&refusal.text)));
                 return Ok(true);
             }
-            verdict => {
+            verdict @ (Verdict::Outcome(_) | Verdict::Refused(_)) => {
                 outcome(verdict, false)?;
                 return Err(beside_the_point("audit"));
             }

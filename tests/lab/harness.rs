@@ -24,6 +24,11 @@ enum Share {
     All(#[expect(dead_code, reason = "held, not read")] RwLockWriteGuard<'static, ()>),
 }
 
+/// The whole machine for what brings nodes of its own and is measured: no lab runs, and none starts, as long as it is held.
+pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A path of this repository.
 pub(crate) fn repo(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)

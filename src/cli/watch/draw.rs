@@ -10,7 +10,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use super::keys::Question;
+use super::keys::{Deed, Question};
 use super::scene::{Page, Scene};
 use crate::cli::render;
 use crate::cli::screen::{Paint, Tone};
@@ -236,13 +236,10 @@ fn foot(scene: &Scene, paint: Paint) -> Line<'static> {
     if let Some(question) = &scene.question {
         let critical = if scene.critical() { ", which is CRITICAL" } else { "" };
         let text = match question {
-            Question::Sure(deed) => match &deed.verb {
-                Verb::Drill(order) => format!(
-                    "break {}{critical}, on purpose ({}), and see it repaired? y/N",
-                    deed.target, order.class
-                ),
-                verb => format!("{} {}{critical}? y/N", verb.name(), deed.target),
-            },
+            Question::Sure(Deed { target, verb: Verb::Drill(order), .. }) => {
+                format!("break {target}{critical}, on purpose ({}), and see it repaired? y/N", order.class)
+            }
+            Question::Sure(deed) => format!("{} {}{critical}? y/N", deed.verb.name(), deed.target),
             Question::HoldFor(of, typed) => format!("leave {of} alone for how many minutes? {typed}_"),
             Question::HoldWhy(of, minutes, typed) => {
                 format!("leave {of} alone for {minutes} min, why? {}_", clean(typed))

@@ -32,7 +32,7 @@ pub(super) enum Woke {
     Deaf,
     Signal(Signal),
     Connected(Hello, Vec<EventLine>),
-    Frame(ServerFrame),
+    Frame(Box<ServerFrame>),
     Lost(String),
     Answer(Answer),
 }
@@ -103,7 +103,7 @@ fn one(args: &LinkArgs, link: &mut Link, to: &Sender<Woke>) -> Option<String> {
         match link.next(Instant::now() + TICK) {
             Ok(Some(frame)) => {
                 heard = Instant::now();
-                to.send(Woke::Frame(frame)).ok()?;
+                to.send(Woke::Frame(Box::new(frame))).ok()?;
             }
             Ok(None) if heard.elapsed() > SILENCE => {
                 return Some(LinkError::Silent { path: args.socket.clone(), waited: SILENCE }.to_string());

@@ -79,7 +79,7 @@ fn take(scene: &mut Scene, woke: Woke, args: &StatusArgs, to: &Sender<Woke>) -> 
             return Some(ExitCode::from(u8::try_from(BY_SIGNAL + signal as i32).unwrap_or(u8::MAX)));
         }
         Woke::Connected(server, earlier) => scene.connected(server, earlier, now),
-        Woke::Frame(frame) => scene.frame(frame, now),
+        Woke::Frame(frame) => scene.frame(*frame, now),
         Woke::Lost(why) => scene.lost(why, now),
         Woke::Answer(answer) => scene.answered(answer, now),
     }
