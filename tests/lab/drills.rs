@@ -117,7 +117,8 @@ fn a_supervisor_is_killed_and_the_knock_brings_it_back(lab: &Lab) {
 
 fn the_timer_rehearses_what_is_most_due(lab: &Lab) {
     for node in ["mars", "ai-core"] {
-        assert_eq!(lab.property(node, "keyholder-drill.timer", "ActiveState"), "active", "{node}");
+        let installed = lab.sh(node, "journalctl -b -o cat --no-pager _PID=1 UNIT=keyholder-drill.timer");
+        assert!(installed.contains("Started keyholder-drill.timer"), "{node}: {installed}");
         assert_eq!(lab.property(node, "keyholder-drill.timer", "UnitFileState"), "enabled", "{node}");
     }
     let before = ["agent.service", "vital.service"].map(|unit| lab.run_of(unit));
