@@ -16,6 +16,8 @@ use super::model::{Fleet, Node, Right, Worker};
 use crate::vocabulary::{
     BlastRadius, FailureClass, NodeName, Policy, Remedy, RepairBy, UnitName, WorkerName,
 };
+
+pub use host::seen_in_redis;
 pub use words::written;
 
 /// Which cell: a node or one of its workers, and how it falls.
