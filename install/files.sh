@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # What is put where. Every file is replaced in one step, and what was there before is kept until all is well.
 
-changed=0 replaced=() backup=''
+changed=0 replaced=() backup='' timer_is_new=no
 
 # put SRC DST MODE: nothing if it is there already. $changed counts what was not.
 put() {
@@ -58,7 +58,8 @@ forget_backup() { [ -z "$backup" ] || rm -rf -- "$backup"; }
 install_binary() {
     local unit shell file made
     put "$binary" "$BIN" 755
-    for unit in "$HERE"/units/*.{socket,service}; do put "$unit" "$UNITS/$(basename -- "$unit")" 644; done
+    [ -e "$UNITS/keyholder-drill.timer" ] || timer_is_new=yes
+    for unit in "$HERE"/units/*.{socket,service,timer}; do put "$unit" "$UNITS/$(basename -- "$unit")" 644; done
     put "$HERE/units/sysusers.d/keyholder.conf" /usr/local/lib/sysusers.d/keyholder.conf 644
     put "$HERE/units/tmpfiles.d/keyholder.conf" /usr/local/lib/tmpfiles.d/keyholder.conf 644
     made=$(mktemp -d)

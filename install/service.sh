@@ -29,6 +29,10 @@ start() {
         systemctl enable -q keyholder.socket keyholder.service
         changed=$((changed + 1))
     fi
+    # Once: an operator who has switched it off is not contradicted by the next upgrade.
+    if [ "$was_enabled" = no ] || [ "$timer_is_new" = yes ]; then
+        systemctl enable -q keyholder-drill.timer && systemctl start keyholder-drill.timer
+    fi
     systemctl start keyholder.socket || die "the door cannot be opened: journalctl -u keyholder.socket"
     if was_replaced "$BIN" "$UNITS/keyholder.service" || runs_old_binary; then
         restart_service
@@ -52,6 +56,7 @@ restart_service() {
 # After the files were put back: what ran before runs again, what did not does not.
 restore_service() {
     systemctl stop keyholder.socket keyholder.service 2>/dev/null || :
+    [ "$timer_is_new" = no ] || systemctl disable -q --now keyholder-drill.timer 2>/dev/null || :
     if [ "$was_enabled" = yes ]; then
         systemctl daemon-reload
         systemctl start keyholder.socket keyholder.service && answers
@@ -63,8 +68,8 @@ restore_service() {
 
 uninstall() {
     local file
-    systemctl disable -q --now keyholder.socket keyholder.service keyholder-lane-{write,read}.service 2>/dev/null || :
-    for file in "$BIN" "$UNITS"/keyholder.{socket,service} "$UNITS"/keyholder-lane-{write,read}.service "$SUDOERS" "$DROPIN" /usr/local/lib/{sysusers,tmpfiles}.d/keyholder.conf \
+    systemctl disable -q --now keyholder-drill.timer keyholder.socket keyholder.service keyholder-lane-{write,read}.service 2>/dev/null || :
+    for file in "$BIN" "$UNITS"/keyholder.{socket,service} "$UNITS"/keyholder-drill.{timer,service} "$UNITS"/keyholder-{lane-write,lane-read,alert@}.service "$SUDOERS" "$DROPIN" /usr/local/lib/{sysusers,tmpfiles}.d/keyholder.conf \
         "$SHARE"/man/man1/keyholder{,-*}.1 "${COMPLETIONS[@]}"; do
         [ ! -e "$file" ] || { rm -f -- "$file" && say "removed $file"; }
     done

@@ -5,11 +5,14 @@ pub mod link;
 pub mod render;
 pub mod screen;
 
+pub mod alert;
 pub mod audit;
 pub mod catalog;
 pub mod check;
 pub mod completions;
 pub mod doctor;
+pub mod drill;
+pub mod events;
 pub mod explain;
 pub mod gentle;
 pub mod hold;
@@ -61,9 +64,11 @@ pub enum Command {
     Power(power::PowerArgs),
     Hold(hold::HoldArgs),
     Release(release::ReleaseArgs),
+    Drill(drill::DrillArgs),
     Explain(explain::ExplainArgs),
     Matrix(matrix::MatrixArgs),
     Audit(audit::AuditArgs),
+    Events(events::EventsArgs),
     Run(run::RunArgs),
     Prove(prove::ProveArgs),
     Queue(queue::QueueArgs),
@@ -75,6 +80,7 @@ pub enum Command {
     Key(key::KeyArgs),
     Supervise(supervise::SuperviseArgs),
     Lane(lane::LaneArgs),
+    Alert(alert::AlertArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
 }
@@ -92,9 +98,11 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Power(args) => power::run(args),
         Command::Hold(args) => hold::run(args),
         Command::Release(args) => release::run(args),
+        Command::Drill(args) => drill::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Matrix(args) => matrix::run(args),
         Command::Audit(args) => audit::run(args),
+        Command::Events(args) => events::run(args),
         Command::Run(args) => run::run(args),
         Command::Prove(args) => prove::run(args),
         Command::Queue(args) => queue::run(args),
@@ -104,6 +112,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Key(args) => key::run(args),
         Command::Supervise(args) => supervise::run(args),
         Command::Lane(args) => lane::run(args),
+        Command::Alert(args) => alert::run(args),
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => man::run(args),
     }

@@ -1,5 +1,6 @@
 //! What a question is about.
 
+use std::fmt;
 use std::str::FromStr;
 
 use crate::peer::wire::{NodeReport, WorkerReport};
@@ -19,6 +20,15 @@ impl FromStr for Subject {
 
     fn from_str(text: &str) -> Result<Self, NameError> {
         if text.contains('/') { text.parse().map(Self::Worker) } else { text.parse().map(Self::Node) }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(node) => node.fmt(f),
+            Self::Worker(target) => target.fmt(f),
+        }
     }
 }
 

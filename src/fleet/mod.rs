@@ -11,6 +11,7 @@ pub mod matrix;
 mod model;
 mod raw;
 mod redis;
+mod rehearse;
 mod validate;
 mod watch;
 mod whoami;

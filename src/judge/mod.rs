@@ -3,6 +3,7 @@
 mod classify;
 mod crowd;
 mod decide;
+mod drill;
 pub mod log;
 mod neighbour;
 mod observation;
@@ -15,6 +16,7 @@ mod vitals;
 pub use classify::{Death, Health, Host, Obstacle, classify};
 pub use crowd::{Crowd, crowd};
 pub use decide::{LOST_AFTER, Rungs, Terms, backoff, decide};
+pub use drill::{Cue, Deed, Drill, End, Ground, Hindrance, Stage, rehearsable};
 pub use neighbour::{Blackout, Errand, RANK_STEP, Sight, errand, power};
 pub use observation::{ActiveState, LoadState, Observation, StopCause, UnitSnapshot};
 pub use order::{Admitted, Objection, Wish, admit};
@@ -25,3 +27,5 @@ pub use vitals::{Pulse, Reading, Sign, Signs, Track, Vitals};
 mod false_alarms;
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod radii;

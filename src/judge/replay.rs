@@ -423,6 +423,3 @@ impl Play {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -4,15 +4,19 @@ use std::rc::Rc;
 
 use super::recover::recover;
 use super::serve::serve;
-use super::shared::{InHand, Shared, Trouble, hash_of};
+use super::shared::{DEAF, Shared, Trouble, hash_of};
 use crate::queue::{Claimer, Piece, QueueError};
+use crate::vocabulary::human;
 
 /// How long a full server is left alone when it had nothing to claim.
 const FULL: std::time::Duration = std::time::Duration::from_secs(1);
 
+/// How often a deaf lane comes round.
+const DEAF_PASS: std::time::Duration = std::time::Duration::from_secs(1);
+
 /// Runs until the lane leaves.
 pub(super) async fn pipe(shared: Rc<Shared>) {
-    while !shared.leaving.get() || !shared.in_hand.borrow().is_empty() {
+    while !shared.leaving.get() || shared.busy() > 0 {
         shared.rebuild.set(false);
         let ended = session(&shared).await;
         shared.desk.borrow_mut().take();
@@ -61,7 +65,7 @@ async fn serve_all(shared: &Rc<Shared>, claimer: &mut Claimer) -> Result<(), Tro
         }
         if shared.leaving.get() {
             // Running tasks still need the connection to be answered.
-            if shared.in_hand.borrow().is_empty() {
+            if shared.busy() == 0 {
                 if let Some(desk) = shared.desk() {
                     desk.disown(&shared.owner).await?;
                 }
@@ -73,6 +77,10 @@ async fn serve_all(shared: &Rc<Shared>, claimer: &mut Claimer) -> Result<(), Tro
         if shared.rebuild.get() {
             return Ok(());
         }
+        if shared.is_deaf() {
+            play_deaf(shared).await;
+            continue;
+        }
         // A slot first: what is claimed is begun at once.
         let permit = tokio::select! {
             permit = shared.slots.clone().acquire_owned() => permit,
@@ -83,25 +91,37 @@ async fn serve_all(shared: &Rc<Shared>, claimer: &mut Claimer) -> Result<(), Tro
         let Some(raw) = claim(shared, claimer).await? else {
             shared.backoff.borrow_mut().reset();
             shared.waiting.set(Some(0));
+            if shared.busy() == 0 {
+                shared.ledger.tidy()?;
+            }
             continue;
         };
         let hash = hash_of(&raw);
-        if shared.leaving.get() || shared.rebuild.get() {
+        if shared.leaving.get() || shared.rebuild.get() || shared.is_deaf() {
             if let Some(desk) = shared.desk() {
                 desk.put_back(Piece { raw: &raw, hash: &hash }).await?;
             }
             continue;
         }
         // The same bytes once more while they are being worked on: one answer serves both.
-        if shared.runs(&hash) {
+        if !shared.take(&hash) {
             continue;
         }
-        shared
-            .in_hand
-            .borrow_mut()
-            .insert(hash.clone(), InHand { what: "a new task".to_owned(), begun: None });
         tokio::task::spawn_local(serve(shared.clone(), raw, hash, permit));
     }
+}
+
+/// One pass of a lane that rehearses to be cut off from its queue: it is well in every respect, and takes nothing.
+async fn play_deaf(shared: &Rc<Shared>) {
+    let text = format!(
+        "deaf, for a rehearsal: taking no tasks from {} until SIGHUP, at most for {}",
+        shared.queue,
+        human(DEAF)
+    );
+    shared.enter("deaf", true, text);
+    // Nobody claims, so nobody knows whether something waits: it is asked.
+    shared.waiting.set(None);
+    shared.wait_or_poke(DEAF_PASS).await;
 }
 
 async fn claim(shared: &Rc<Shared>, claimer: &mut Claimer) -> Result<Option<Vec<u8>>, Trouble> {

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ring::digest::{SHA256, digest};
 use serde::Serialize;
 use tokio::sync::{Notify, Semaphore};
 
 use super::admit::Rules;
-use super::ledger::{Ledger, LedgerError};
+use super::ledger::{Begun, Ledger, LedgerError};
 use super::result::{Status, TaskResult};
 use super::says::Says;
 use super::sign::hex;
@@ -23,6 +23,11 @@ use crate::vocabulary::{InFlight, LastTask, Moment, NodeName};
 
 /// How many bytes of a task that is too long are kept with the dead.
 const KEPT: usize = 1024;
+/// How long after a change the status is shown.
+const SHOW_AFTER: Duration = Duration::from_millis(100);
+
+/// How long a lane that was told to be deaf stays so if nobody has it hear again: whoever told it may be gone.
+pub(super) const DEAF: Duration = Duration::from_secs(120);
 
 /// How many results wait for their record at most: more than the journal's own queue has room for, and what does not get into
 /// that is lost and said to be.
@@ -66,9 +71,11 @@ pub(super) enum Trouble {
 /// A task in hand.
 #[derive(Debug, Clone)]
 pub(super) struct InHand {
-    pub(super) what: String,
+    what: String,
     /// Once it is run.
     pub(super) begun: Option<InFlight>,
+    /// Whether the same bytes were claimed once more.
+    copied: bool,
 }
 
 /// A dead task in Redis.
@@ -105,6 +112,8 @@ pub(super) struct Shared {
     /// By the hash of its bytes.
     pub(super) in_hand: RefCell<BTreeMap<String, InHand>>,
     pub(super) notifier: RefCell<Notifier>,
+    /// Whether the status is about to be shown.
+    showing: Cell<bool>,
     pub(super) ready: Cell<bool>,
     /// What is published and may not be in the journal yet: up to which mark, and the task's hash.
     unsaid: RefCell<VecDeque<(u64, String)>>,
@@ -112,6 +121,8 @@ pub(super) struct Shared {
     pub(super) recovered: Cell<bool>,
     pub(super) leaving: Cell<bool>,
     pub(super) rebuild: Cell<bool>,
+    /// Until when it takes no tasks because somebody rehearses that.
+    deaf_until: Cell<Option<Instant>>,
     pub(super) trouble: RefCell<Option<Trouble>>,
     /// Something for the pipe to look at.
     pub(super) poke: Notify,
@@ -168,11 +179,13 @@ impl Shared {
             desk: RefCell::default(),
             in_hand: RefCell::default(),
             notifier: RefCell::new(Notifier::from_environment()),
+            showing: Cell::new(false),
             ready: Cell::new(false),
             unsaid: RefCell::default(),
             recovered: Cell::new(false),
             leaving: Cell::new(false),
             rebuild: Cell::new(false),
+            deaf_until: Cell::default(),
             trouble: RefCell::default(),
             poke: Notify::new(),
             hurry: Notify::new(),
@@ -228,11 +241,26 @@ impl Shared {
         self.news.notify_one();
     }
 
+    /// A rehearsal: it takes no tasks for [`DEAF`], and all else goes on.
+    pub(super) fn deafen(&self) {
+        self.deaf_until.set(Some(Instant::now() + DEAF));
+    }
+
+    /// The rehearsal is over.
+    pub(super) fn hear(&self) {
+        self.deaf_until.set(None);
+    }
+
+    /// Whether it takes no tasks because somebody rehearses that.
+    pub(super) fn is_deaf(&self) -> bool {
+        self.deaf_until.get().is_some_and(|until| Instant::now() < until)
+    }
+
     /// How long the pipe has made no step, although it could have.
-    pub(super) fn stuck_for(&self) -> std::time::Duration {
+    pub(super) fn stuck_for(&self) -> Duration {
         // With every slot taken it has nothing to do; commands have their own deadlines.
-        if self.slots.available_permits() == 0 && !self.in_hand.borrow().is_empty() {
-            return std::time::Duration::ZERO;
+        if self.slots.available_permits() == 0 && self.busy() > 0 {
+            return Duration::ZERO;
         }
         self.last_pass.get().elapsed()
     }
@@ -240,6 +268,43 @@ impl Shared {
     /// Whether this process is working on the task.
     pub(super) fn runs(&self, hash: &str) -> bool {
         self.in_hand.borrow().contains_key(hash)
+    }
+
+    /// Takes a task in hand. False if the same bytes are in hand: then whoever serves them looks once more when it is done.
+    pub(super) fn take(&self, hash: &str) -> bool {
+        let mut in_hand = self.in_hand.borrow_mut();
+        if let Some(same) = in_hand.get_mut(hash) {
+            same.copied = true;
+            return false;
+        }
+        let what = "a new task".to_owned();
+        in_hand.insert(hash.to_owned(), InHand { what, begun: None, copied: false });
+        true
+    }
+
+    /// Whether a task in hand was claimed once more since this was asked last.
+    pub(super) fn copied(&self, hash: &str) -> bool {
+        self.in_hand.borrow_mut().get_mut(hash).is_some_and(|in_hand| std::mem::take(&mut in_hand.copied))
+    }
+
+    /// A task in hand is run.
+    pub(super) fn runs_now(self: &Rc<Self>, hash: &str, begun: InFlight) {
+        if let Some(in_hand) = self.in_hand.borrow_mut().get_mut(hash) {
+            in_hand.what = format!("{} ({})", begun.action, begun.id);
+            in_hand.begun = Some(begun);
+        }
+        self.show();
+    }
+
+    /// A task is out of hand.
+    pub(super) fn release(self: &Rc<Self>, hash: &str) {
+        self.in_hand.borrow_mut().remove(hash);
+        self.show();
+    }
+
+    /// How many tasks are in hand.
+    pub(super) fn busy(&self) -> usize {
+        self.in_hand.borrow().len()
     }
 
     pub(super) fn desk(&self) -> Option<Desk> {
@@ -261,14 +326,29 @@ impl Shared {
             return;
         }
         state.clone_into(&mut self.state.borrow_mut());
+        self.showing.set(false);
         self.notifier.borrow_mut().status(text.clone());
         self.says.transition(warning, text);
     }
 
-    /// The status for systemd while all is well.
-    pub(super) fn show(&self) {
+    /// Shows the status while all is well, soon: of tasks that take a millisecond only the last is worth PID 1's time. What is
+    /// entered meanwhile is newer and stays.
+    pub(super) fn show(self: &Rc<Self>) {
         self.news.notify_one();
-        if self.desk.borrow().is_none() || self.leaving.get() {
+        if self.showing.replace(true) {
+            return;
+        }
+        let shared = self.clone();
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(SHOW_AFTER).await;
+            if shared.showing.replace(false) {
+                shared.show_now();
+            }
+        });
+    }
+
+    fn show_now(&self) {
+        if self.desk.borrow().is_none() || self.leaving.get() || self.is_deaf() {
             return;
         }
         let in_hand = self.in_hand.borrow();
@@ -297,6 +377,18 @@ impl Shared {
         }
         self.unsaid.borrow_mut().push_back((self.says.mark(), hash.to_owned()));
         self.settle_said()
+    }
+
+    /// The result of a run is in Redis, and what may run again has it from here on in the ledger, too: in one step with
+    /// [`published`](Self::published) if the journal was quicker than Redis.
+    pub(super) fn answered(&self, hash: &str, begun: &Begun, result: &str) -> Result<(), LedgerError> {
+        if self.says.said(self.says.mark()) {
+            return self.ledger.answered(hash, result);
+        }
+        if begun.again {
+            self.ledger.finish(hash, begun, result)?;
+        }
+        self.published(hash)
     }
 
     /// Closes in the ledger what has got into the journal meanwhile.
@@ -347,10 +439,18 @@ impl Shared {
     }
 
     /// Waits, unless somebody is in a hurry.
-    pub(super) async fn wait(&self, time: std::time::Duration) {
+    pub(super) async fn wait(&self, time: Duration) {
         tokio::select! {
             () = tokio::time::sleep(time) => {}
             () = self.hurry.notified() => {}
+        }
+    }
+
+    /// Waits, unless there is something for the pipe to look at.
+    pub(super) async fn wait_or_poke(&self, time: Duration) {
+        tokio::select! {
+            () = tokio::time::sleep(time) => {}
+            () = self.poke.notified() => {}
         }
     }
 

@@ -114,6 +114,7 @@ async fn run(shared: Rc<Shared>, reload: Rc<dyn Fn() -> Result<Rules, String>>) 
     let mut int = signals(SignalKind::interrupt())?;
     let mut hup = signals(SignalKind::hangup())?;
     let mut usr1 = signals(SignalKind::user_defined1())?;
+    let mut usr2 = signals(SignalKind::user_defined2())?;
     let mut renew = interval(OWNED_FOR / 3);
     renew.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut pipe = Some(spawn_local(begin(shared.clone())));
@@ -123,9 +124,14 @@ async fn run(shared: Rc<Shared>, reload: Rc<dyn Fn() -> Result<Rules, String>>) 
             _ = term.recv() => leave(&shared),
             _ = int.recv() => leave(&shared),
             _ = hup.recv() => {
+                shared.hear();
                 spawn_local(anew(shared.clone(), reload.clone()));
             }
             _ = usr1.recv() => shared.wake(),
+            _ = usr2.recv() => {
+                shared.deafen();
+                shared.wake();
+            }
             _ = renew.tick() => {
                 if let Some(desk) = shared.desk() {
                     let shared = shared.clone();
@@ -154,7 +160,7 @@ async fn run(shared: Rc<Shared>, reload: Rc<dyn Fn() -> Result<Rules, String>>) 
         if pipe.as_ref().is_some_and(tokio::task::JoinHandle::is_finished) {
             pipe = None;
         }
-        if shared.leaving.get() && pipe.is_none() && shared.in_hand.borrow().is_empty() {
+        if shared.leaving.get() && pipe.is_none() && shared.busy() == 0 {
             break;
         }
     }
@@ -219,7 +225,7 @@ fn leave(shared: &Rc<Shared>) {
         return;
     }
     shared.notifier.borrow().stopping();
-    let running = shared.in_hand.borrow().len();
+    let running = shared.busy();
     let text = match running {
         0 => "leaving".to_owned(),
         n => format!("leaving when {n} running tasks are finished"),

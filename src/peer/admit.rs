@@ -78,6 +78,10 @@ fn admit_peer(fleet: &Fleet, me: &NodeName, peer: &NodeName, request: &Request) 
     };
     match &request.worker {
         None if needs_worker(&request.verb) => return Err(no_worker(verb, me)),
+        // The supervisor looks after all workers: who may rehearse some of them may not kill it.
+        None if right == Right::Drill && !fleet.allows_node(peer, me, right) => {
+            return Err(no_grant("\"*\""));
+        }
         None if !any(fleet, me, peer, right) => return Err(no_grant("\"*\"")),
         None => {}
         // The grant first: who may nothing does not learn which workers there are.
@@ -152,7 +156,8 @@ fn needs_worker(verb: &Verb) -> bool {
         | Verb::Prove { .. }
         | Verb::Requeue(_)
         | Verb::Drop(_)
-        | Verb::Watch {} => false,
+        | Verb::Watch {}
+        | Verb::Events {} => false,
     }
 }
 

@@ -93,6 +93,16 @@ pub enum Asker {
     },
 }
 
+impl Asker {
+    /// The peer's node, if it is one.
+    pub fn peer(&self) -> Option<&str> {
+        match self {
+            Self::Peer { node, .. } => Some(node.as_str()),
+            Self::Local { .. } => None,
+        }
+    }
+}
+
 impl fmt::Display for Asker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

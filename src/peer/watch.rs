@@ -11,7 +11,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::client::{ConnectError, Endpoint, Events, Link, LinkError, connect};
+use super::client::{self, ConnectError, Endpoint, Events, Link, LinkError, connect};
 use super::identity::Identity;
 use super::wire::{Hello, NodeReport, NodeState, Request, ServerFrame, Verb, Verdict, WorkerReport};
 use crate::vocabulary::{BootNonce, NodeName, ReqId, WorkerName};
@@ -21,6 +21,11 @@ const ATTEMPT: Duration = Duration::from_secs(2);
 /// A peer sends something each second; after this long without a word it is gone. Two keepalives and a half, so that
 /// one lost packet does not count, and still under the three seconds that a watcher has.
 const SILENCE: Duration = Duration::from_millis(2500);
+/// After this long without a word it is asked whether its host still takes connections, so that a supervisor that hangs is not
+/// taken for a host that is down: two keepalives have been missed, and the answer is there before [`SILENCE`] is over.
+const DOUBT: Duration = Duration::from_millis(2100);
+/// A wait that ended so much too late says that this process did not run. What was said meanwhile has not been read yet.
+const OVERSLEPT: Duration = Duration::from_millis(500);
 /// How long a request waits for a connection. A supervisor that gave up by itself is back after two seconds, and whoever
 /// asks about a host that is down wants to know soon.
 const CONNECTED: Duration = Duration::from_secs(5);
@@ -129,7 +134,8 @@ impl PeerHandle {
             | Verb::Audit { .. }
             | Verb::Fleet {}
             | Verb::Prove { .. }
-            | Verb::Watch {} => true,
+            | Verb::Watch {}
+            | Verb::Events {} => true,
             // Never sent to a peer.
             Verb::Power { .. } | Verb::Requeue(_) | Verb::Drop(_) => false,
         };
@@ -166,6 +172,30 @@ impl PeerHandle {
                 Err(error @ LinkError::NotSent(_)) => return Err(error),
             }
         }
+    }
+
+    /// The run of the peer's supervisor that there is a connection to.
+    pub fn run(&self) -> Option<BootNonce> {
+        let link = self.link.borrow();
+        link.as_ref().filter(|link| !link.is_closed()).map(|link| link.server().boot_nonce)
+    }
+
+    /// Waits until the connection to this run of the peer's supervisor has ended.
+    pub async fn gone(&self, run: BootNonce) {
+        let ended = |link: &Option<Link>| link.as_ref().is_none_or(|link| link.server().boot_nonce != run);
+        // If nobody follows it any more it is gone, too.
+        let _ = self.link.clone().wait_for(ended).await;
+    }
+
+    /// Waits for a connection to another run of the peer's supervisor than `before`. `None` if nobody follows it any more.
+    pub async fn another_run(&self, before: BootNonce) -> Option<BootNonce> {
+        self.wanted.notify_one();
+        let another = |link: &Option<Link>| {
+            link.as_ref().is_some_and(|link| !link.is_closed() && link.server().boot_nonce != before)
+        };
+        let mut link = self.link.clone();
+        let link = link.wait_for(another).await.ok()?;
+        link.as_ref().map(|link| link.server().boot_nonce)
     }
 
     /// A connection that is up; asks for one if there is none. `None` if the follower has ended.
@@ -223,9 +253,10 @@ impl Following {
         self.live.send_replace(None);
         match end? {
             Heard::Ended => {}
-            Heard::Nothing => {
+            Heard::Nothing { host } => {
                 let why = format!("nothing was heard from it for {} ms", SILENCE.as_millis());
-                self.lost(NodeState::Unreachable, why).await?;
+                let state = if host { NodeState::SupervisorDead } else { NodeState::Unreachable };
+                self.lost(state, why).await?;
             }
             Heard::AnotherNode(why) => self.lost(NodeState::Unknown, why).await?,
         }
@@ -234,10 +265,10 @@ impl Following {
 
     async fn pass_on(&mut self, events: &mut Events) -> Result<Heard, Unheard> {
         loop {
-            let frame = match timeout(SILENCE, events.next()).await {
+            let frame = match self.hear(events).await {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return Ok(Heard::Ended),
-                Err(_) => return Ok(Heard::Nothing),
+                Err(host) => return Ok(Heard::Nothing { host }),
             };
             let node = &self.to.node;
             match frame {
@@ -256,7 +287,40 @@ impl Following {
                     self.tell(PeerNews::Change(report)).await?;
                 }
                 // The link never passes these on.
-                ServerFrame::Hello(_) | ServerFrame::Reply(_) => {}
+                ServerFrame::Hello(_)
+                | ServerFrame::Reply(_)
+                | ServerFrame::Event(_)
+                | ServerFrame::Missed { .. } => {}
+            }
+        }
+    }
+
+    /// The next frame, or `None` at the end of the connection.
+    ///
+    /// # Errors
+    /// It was silent for too long; whether its host takes connections.
+    async fn hear(&self, events: &mut Events) -> Result<Option<ServerFrame>, bool> {
+        loop {
+            let began = Instant::now();
+            if let Ok(frame) = timeout_at(began + DOUBT, events.next()).await {
+                return Ok(frame);
+            }
+            let mut host = None;
+            let asked = client::host_answers(&self.to);
+            tokio::pin!(asked);
+            let heard = timeout_at(began + SILENCE, async {
+                loop {
+                    tokio::select! {
+                        frame = events.next() => return frame,
+                        answers = &mut asked, if host.is_none() => host = Some(answers),
+                    }
+                }
+            });
+            if let Ok(frame) = heard.await {
+                return Ok(frame);
+            }
+            if began.elapsed() < SILENCE + OVERSLEPT {
+                return Err(host.unwrap_or(false));
             }
         }
     }
@@ -279,7 +343,10 @@ impl Following {
 /// How following one connection ended.
 enum Heard {
     Ended,
-    Nothing,
+    /// Not a word for too long; whether its host takes connections.
+    Nothing {
+        host: bool,
+    },
     AnotherNode(String),
 }
 

@@ -1,17 +1,16 @@
-//! A task that does nothing, to see whether tasks arrive. A lane answers it itself: it runs nothing for it, so anybody may
-//! send one, signed or not, and its name is in no catalog.
+//! A task that does nothing, to see whether tasks arrive. A lane answers it itself: it runs nothing for it, so anybody
+//! may send one, signed or not, and its name is in no catalog.
 
 use std::time::Duration;
 
 use super::error::QueueError;
 use super::front::Front;
 use super::keys::QueueName;
-use crate::vocabulary::{NodeName, ReqId};
+pub use crate::vocabulary::CANARY_ID;
+use crate::vocabulary::{NodeName, TaskId};
 
 /// What a canary asks for.
 pub const CANARY: &str = "keyholder.canary";
-/// What every canary's id begins with.
-pub const CANARY_ID: &str = "canary-";
 
 /// A canary that is not sent yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,8 +24,11 @@ pub struct Bird {
 impl Bird {
     /// A new one, from this node. `None` if the kernel has no random numbers.
     pub fn new(from: &NodeName) -> Option<Self> {
-        let id = format!("{CANARY_ID}{}", ReqId::random().ok()?);
-        let at = format!("{:.3}", jiff::Timestamp::now());
+        let now = jiff::Timestamp::now();
+        // It says when it was made, so that whoever looks for its traces knows from when on to look.
+        let made_ms = now.as_millisecond().try_into().unwrap_or_default();
+        let id = format!("{CANARY_ID}{}", TaskId::fresh(made_ms).ok()?.as_str());
+        let at = format!("{now:.3}");
         let task = serde_json::json!({
             "id": id, "action": CANARY, "params": {}, "by": format!("keyholder@{from}"), "issued_at": at,
         });
@@ -34,8 +36,8 @@ impl Bird {
     }
 }
 
-/// Sends one canary through a queue and waits for its answer; `None` if there is none within that time, and then it is still
-/// in the queue. Its id can be proved afterwards, like that of any task.
+/// Sends one canary through a queue and waits for its answer; `None` if there is none within that time, and then it is
+/// still in the queue. Its id can be proved afterwards, like that of any task.
 ///
 /// # Errors
 /// Any [`QueueError`], and then nothing is known.

@@ -12,11 +12,12 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, Row, params};
 
 use super::files::{file_id, prepare};
+use super::handle::Key;
 use super::trouble::Trouble;
 use super::{FILE, SavedWorker};
-use crate::journal::Stamped;
+use crate::journal::{Stamped, rfc3339};
 use crate::peer::wire::{AuditLine, MAX_REPLY};
-use crate::vocabulary::{Moment, WorkerName};
+use crate::vocabulary::Moment;
 
 /// The number of the schema below. A file with a higher one is left alone.
 pub(super) const SCHEMA: i64 = 1;
@@ -49,9 +50,23 @@ const CREATE: &str = r#"
     COMMIT;
 "#;
 
-const LAST: &str = r#"SELECT seq, at_ms, event, "by", subject, text FROM audit ORDER BY seq DESC LIMIT ?1"#;
+/// Added after the first version, in a way that an older one does not mind: it passes over a table that it does not know.
+const ADD: &str = "
+    CREATE TABLE IF NOT EXISTS rehearsal (
+        name TEXT PRIMARY KEY, json TEXT NOT NULL,
+        boot_id TEXT NOT NULL, moment_ms INTEGER NOT NULL, wall_ms INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+";
 
-/// A worker's state on its way to the disk.
+const LAST: &str =
+    r#"SELECT seq, at_ms, event, "by", subject, text, priority FROM audit ORDER BY seq DESC LIMIT ?1"#;
+
+const SAVE_WORKER: &str =
+    "INSERT OR REPLACE INTO worker (name, json, boot_id, moment_ms, wall_ms) VALUES (?1, ?2, ?3, ?4, ?5)";
+const SAVE_REHEARSAL: &str =
+    "INSERT OR REPLACE INTO rehearsal (name, json, boot_id, moment_ms, wall_ms) VALUES (?1, ?2, ?3, ?4, ?5)";
+
+/// A state on its way to the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Saved {
     pub(super) json: String,
@@ -104,6 +119,7 @@ impl Db {
         if found == 0 {
             conn.execute_batch(CREATE).map_err(wrong)?;
         }
+        conn.execute_batch(ADD).map_err(wrong)?;
         // The file exists, so a missing id means that it was taken away just now.
         let file = file_id(&path).ok_or_else(|| Trouble::Moved(path.clone()))?;
         Ok(Self { conn, path, file })
@@ -119,10 +135,21 @@ impl Db {
     }
 
     /// The saved states. A row under a name that is none is passed over.
-    pub(super) fn workers(&self) -> Result<BTreeMap<WorkerName, Saved>, Trouble> {
+    pub(super) fn kept(&self) -> Result<BTreeMap<Key, Saved>, Trouble> {
+        let worker = |name: String| name.parse().ok().map(Key::Worker);
+        let mut kept = self.states("SELECT name, json, boot_id, moment_ms, wall_ms FROM worker", worker)?;
+        let rehearsal = |name| Some(Key::Rehearsal(name));
+        kept.extend(self.states("SELECT name, json, boot_id, moment_ms, wall_ms FROM rehearsal", rehearsal)?);
+        Ok(kept)
+    }
+
+    fn states(
+        &self,
+        query: &str,
+        key: impl Fn(String) -> Option<Key>,
+    ) -> Result<BTreeMap<Key, Saved>, Trouble> {
         let read = || {
-            let mut query =
-                self.conn.prepare("SELECT name, json, boot_id, moment_ms, wall_ms FROM worker")?;
+            let mut query = self.conn.prepare(query)?;
             let rows = query.query_map([], |row| {
                 let saved = Saved {
                     json: row.get(1)?,
@@ -132,7 +159,7 @@ impl Db {
                 };
                 Ok((row.get::<_, String>(0)?, saved))
             })?;
-            let named = |(name, saved): (String, Saved)| Some((name.parse().ok()?, saved));
+            let named = |(name, saved): (String, Saved)| Some((key(name)?, saved));
             rows.filter_map(|row| row.map(named).transpose()).collect::<rusqlite::Result<_>>()
         };
         read().map_err(|error| self.wrong(&error))
@@ -164,12 +191,12 @@ impl Db {
             .map_err(|error| self.wrong(&error))
     }
 
-    /// Writes records (with the number that each gets) and worker states, all or nothing. Writing the same again
+    /// Writes records (with the number that each gets) and states, all or nothing. Writing the same again
     /// changes nothing: after an error of `fsync` nobody knows whether a commit is on disk.
     pub(super) fn write<'a>(
         &mut self,
         records: impl Iterator<Item = (i64, &'a Stamped)>,
-        workers: impl Iterator<Item = (&'a WorkerName, &'a Saved)>,
+        kept: impl Iterator<Item = (&'a Key, &'a Saved)>,
     ) -> Result<(), Trouble> {
         let path = &self.path;
         let conn = &mut self.conn;
@@ -194,12 +221,19 @@ impl Db {
                         record.text,
                     ])?;
                 }
-                let mut save = all.prepare_cached(
-                    "INSERT OR REPLACE INTO worker (name, json, boot_id, moment_ms, wall_ms) VALUES (?1, ?2, ?3, ?4, ?5)",
-                )?;
-                for (name, saved) in workers {
+                for (key, saved) in kept {
+                    let (name, save) = match key {
+                        Key::Worker(name) => (name.as_str(), SAVE_WORKER),
+                        Key::Rehearsal(name) => (name.as_str(), SAVE_REHEARSAL),
+                    };
                     let moment = i64::try_from(saved.moment.as_millis()).unwrap_or(i64::MAX);
-                    save.execute(params![name.as_str(), saved.json, saved.boot_id, moment, saved.wall_ms])?;
+                    all.prepare_cached(save)?.execute(params![
+                        name,
+                        saved.json,
+                        saved.boot_id,
+                        moment,
+                        saved.wall_ms
+                    ])?;
                 }
             }
             all.commit()
@@ -230,12 +264,8 @@ fn line(row: &Row<'_>) -> rusqlite::Result<AuditLine> {
         by: row.get(3)?,
         subject: row.get(4)?,
         text: row.get(5)?,
+        priority: row.get(6)?,
     })
-}
-
-/// The wall clock `ms` milliseconds after 1970 as RFC 3339 in UTC.
-pub(super) fn rfc3339(ms: i64) -> String {
-    jiff::Timestamp::from_millisecond(ms).map(|at| format!("{at:.3}")).unwrap_or_default()
 }
 
 /// Drops the oldest lines until the rest fits into one answer.

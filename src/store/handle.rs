@@ -39,6 +39,14 @@ pub enum StoreError {
     Journal(String),
 }
 
+/// What a state is kept under.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Key {
+    Worker(WorkerName),
+    /// A rehearsal, or the one that is under way.
+    Rehearsal(String),
+}
+
 /// A state that waits for the thread.
 #[derive(Debug)]
 pub(super) struct Waiting {
@@ -58,7 +66,7 @@ pub(super) enum Ask {
 pub(super) struct Shared {
     pub(super) journal: Option<Journal>,
     no_journal: Option<String>,
-    saves: Mutex<BTreeMap<WorkerName, Waiting>>,
+    saves: Mutex<BTreeMap<Key, Waiting>>,
     asks: Mutex<Vec<Ask>>,
     /// What is wrong with the database.
     trouble: Mutex<Option<String>>,
@@ -103,7 +111,7 @@ impl Shared {
         *lock(&self.scar) = Some(text);
     }
 
-    pub(super) fn take_saves(&self) -> BTreeMap<WorkerName, Waiting> {
+    pub(super) fn take_saves(&self) -> BTreeMap<Key, Waiting> {
         std::mem::take(&mut lock(&self.saves))
     }
 
@@ -127,16 +135,25 @@ impl StoreHandle {
     /// Has a worker's newest state written, some time soon; an older one that still waits is forgotten. Never blocks.
     /// A state over 64 KiB is not kept, which [`degraded`](Self::degraded) says.
     pub fn save_worker(&self, worker: &WorkerName, json: String) {
+        self.save(Key::Worker(worker.clone()), json);
+    }
+
+    /// The same for what is known of a rehearsal. There is no way to remove it; `null` says that there is nothing.
+    pub fn save_rehearsal(&self, name: &str, json: String) {
+        self.save(Key::Rehearsal(name.to_owned()), json);
+    }
+
+    fn save(&self, key: Key, json: String) {
         let waiting = Waiting { json, moment: Moment::now(), wall_ms: wall_ms() };
         let mut saves = lock(&self.shared.saves);
-        if waiting.json.len() > MAX_JSON || (saves.len() >= WORKERS && !saves.contains_key(worker)) {
+        if waiting.json.len() > MAX_JSON || (saves.len() >= WORKERS && !saves.contains_key(&key)) {
             drop(saves);
             self.shared.refused.fetch_add(1, Ordering::Relaxed);
             return;
         }
         // The thread has been woken for whatever waits already.
         let wake = saves.is_empty();
-        saves.insert(worker.clone(), waiting);
+        saves.insert(key, waiting);
         drop(saves);
         if wake {
             self.wake();

@@ -47,6 +47,8 @@ pub struct Evidence {
 pub struct Loaded {
     /// The newest state of each worker, also of workers that the fleet file no longer has.
     pub workers: BTreeMap<WorkerName, SavedWorker>,
+    /// What is known of rehearsals, by the names that it was saved under.
+    pub rehearsals: BTreeMap<String, SavedWorker>,
 }
 
 /// A worker's state as it was saved.

@@ -92,6 +92,23 @@ fn the_newest_state_of_each_worker_comes_back_and_says_from_which_boot() {
 }
 
 #[test]
+fn rehearsals_are_kept_beside_the_workers_also_in_a_file_of_an_earlier_version() {
+    let dir = TempDir::new().unwrap();
+    let first = open(settings(dir.path()));
+    save(&first, "dead", "a worker");
+    close(first, dir.path());
+    rusqlite::Connection::open(dir.path().join(FILE)).unwrap().execute("DROP TABLE rehearsal", []).unwrap();
+
+    let second = open(settings(dir.path()));
+    assert!(second.loaded.rehearsals.is_empty());
+    second.store.save_rehearsal("dead", "a rehearsal".to_owned());
+    close(second, dir.path());
+    let third = open(settings(dir.path()));
+    assert_eq!(third.loaded.workers[&"dead".parse().unwrap()].json, "a worker");
+    assert_eq!(third.loaded.rehearsals["dead"].json, "a rehearsal");
+}
+
+#[test]
 fn directory_and_file_are_for_root_alone() {
     let dir = TempDir::new().unwrap();
     let state = dir.path().join("deep/state");
@@ -174,6 +191,7 @@ fn the_audit_keeps_every_field_in_order_over_restarts() {
             by: "ai-core".to_owned(),
             subject: "mars/write".to_owned(),
             text: "last\u{202e}\n".to_owned(),
+            priority: 4,
         }
     );
     assert!(lines[900].at.starts_with("20") && lines[900].at.ends_with('Z'), "{}", lines[900].at);

@@ -9,12 +9,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
 use super::db::{self, Db, Saved};
-use super::handle::{Ask, Shared, StoreError};
+use super::handle::{Ask, Key, Shared, StoreError};
 use super::trouble::Trouble;
 use super::{Loaded, Settings};
-use crate::journal::{Event, Line, Mail, Priority, Record, Stamped, Stamper};
+use crate::journal::{Event, Line, Mail, Priority, Record, Stamped, Stamper, rfc3339};
 use crate::peer::wire::AuditLine;
-use crate::vocabulary::{Moment, NodeName, WorkerName};
+use crate::vocabulary::{Moment, NodeName};
 
 /// How long the writer lets records gather before it writes them. They come while an act is under way, and a worker that
 /// is being brought back needs the processors more than its record does; the act and its outcome become one transaction.
@@ -45,9 +45,9 @@ pub(super) struct Writer {
     overflowed: u64,
     /// Losses of either kind that have been told.
     told: u64,
-    /// The newest state of every worker, so that a database that is lost can be made again.
-    workers: BTreeMap<WorkerName, Saved>,
-    dirty: BTreeSet<WorkerName>,
+    /// The newest state of everything that is kept, so that a database that is lost can be made again.
+    kept: BTreeMap<Key, Saved>,
+    dirty: BTreeSet<Key>,
     /// How many rows the audit has, once counted.
     rows: Option<u64>,
     trouble: Option<(Moment, String)>,
@@ -76,7 +76,7 @@ impl Writer {
             pending: VecDeque::new(),
             overflowed: 0,
             told: 0,
-            workers: BTreeMap::new(),
+            kept: BTreeMap::new(),
             dirty: BTreeSet::new(),
             rows: None,
             trouble: None,
@@ -94,9 +94,15 @@ impl Writer {
             self.note(Priority::Warning, text.to_owned());
         }
         self.work(Vec::new());
-        let workers =
-            self.workers.iter().map(|(name, saved)| (name.clone(), saved.loaded(&self.settings.boot_id)));
-        let _ = loaded.try_send(Loaded { workers: workers.collect() });
+        let mut found = Loaded::default();
+        for (key, saved) in &self.kept {
+            let saved = saved.loaded(&self.settings.boot_id);
+            match key {
+                Key::Worker(name) => drop(found.workers.insert(name.clone(), saved)),
+                Key::Rehearsal(name) => drop(found.rehearsals.insert(name.clone(), saved)),
+            }
+        }
+        let _ = loaded.try_send(found);
         loop {
             let mut asks = self.shared.take_asks();
             let mail = if !asks.is_empty() {
@@ -178,12 +184,12 @@ impl Writer {
     }
 
     fn work(&mut self, asks: Vec<Ask>) {
-        for (name, waiting) in self.shared.take_saves() {
-            self.dirty.insert(name.clone());
+        for (key, waiting) in self.shared.take_saves() {
+            self.dirty.insert(key.clone());
             let boot_id = self.settings.boot_id.clone();
             let saved =
                 Saved { json: waiting.json, boot_id, moment: waiting.moment, wall_ms: waiting.wall_ms };
-            self.workers.insert(name, saved);
+            self.kept.insert(key, saved);
         }
         if asks.iter().any(|ask| matches!(ask, Ask::Flush(_))) {
             self.try_again = Instant::now();
@@ -215,8 +221,8 @@ impl Writer {
         db.still_there()?;
         let seq = |no| base.saturating_add_unsigned(no);
         let records = self.pending.iter().map(|pending| (seq(pending.stamped.no), &pending.stamped));
-        let workers = self.dirty.iter().filter_map(|name| self.workers.get_key_value(name));
-        db.write(records, workers)?;
+        let kept = self.dirty.iter().filter_map(|key| self.kept.get_key_value(key));
+        db.write(records, kept)?;
         let before = seq(self.written);
         self.written = self.pending.back().map_or(self.written, |pending| pending.stamped.no);
         self.rows = self.rows.map(|rows| rows + self.pending.len() as u64);
@@ -241,16 +247,16 @@ impl Writer {
             return Ok(());
         }
         let db = Db::open(&self.settings.dir)?;
-        let found = db.workers()?;
+        let found = db.kept()?;
         let last = db.last_seq()?;
-        for (name, saved) in &self.workers {
-            if found.get(name) != Some(saved) {
-                self.dirty.insert(name.clone());
+        for (key, saved) in &self.kept {
+            if found.get(key) != Some(saved) {
+                self.dirty.insert(key.clone());
             }
         }
-        for (name, saved) in found {
+        for (key, saved) in found {
             // What is in memory is newer.
-            self.workers.entry(name).or_insert(saved);
+            self.kept.entry(key).or_insert(saved);
         }
         // The same file may have more than we know of (a commit whose `fsync` failed) and goes on with its numbers;
         // another one goes on from its own last.
@@ -262,6 +268,9 @@ impl Writer {
                 (known..=base.saturating_add_unsigned(newest)).contains(&last)
             })
             .or_else(|| Some(last.saturating_sub_unsigned(self.written)));
+        if let Some(base) = self.base {
+            self.stamper.tap().numbers_from(base);
+        }
         self.rows = None;
         self.db = Some(db);
         Ok(())
@@ -308,11 +317,12 @@ impl Writer {
         })?;
         lines.extend(self.pending.iter().map(|Pending { stamped, .. }| AuditLine {
             seq: self.seq(stamped).and_then(|seq| seq.try_into().ok()).unwrap_or(stamped.no),
-            at: db::rfc3339(stamped.at_ms),
+            at: rfc3339(stamped.at_ms),
             event: stamped.record.event.name().to_owned(),
             by: stamped.record.by.clone(),
             subject: stamped.record.subject.clone(),
             text: stamped.record.text.clone(),
+            priority: stamped.record.priority.number(),
         }));
         db::fit(&mut lines, last);
         Ok(lines)

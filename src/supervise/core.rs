@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
+use super::drill::{DrillDone, Drills};
 use super::lanes::LaneNews;
 use super::neighbours::Neighbour;
 use super::worker::Worker;
@@ -16,7 +17,7 @@ use crate::journal::{Event as Kind, Priority, Record, Recorder};
 use crate::judge::log::Happened;
 use crate::judge::{Action, Event, Host, Observation, Phase, WorkerState, classify, crowd, decide};
 use crate::peer::desk::Update;
-use crate::peer::wire::Verdict;
+use crate::peer::wire::{DrillReport, Refusal, Verdict};
 use crate::store::StoreHandle;
 use crate::systemd::{Relaunch, Systemd};
 use crate::vocabulary::{Mode, Moment, NodeName, Remedy, Target, UnitName, WorkerName};
@@ -38,6 +39,12 @@ pub(super) enum Done {
     Errand { target: Target, verdict: Box<Result<Verdict, String>> },
     /// A nudge or repipe of a worker of this node.
     Gentle { worker: WorkerName, remedy: Remedy, result: Result<(), String>, took: Duration },
+    /// A step of a rehearsal with a worker of this node.
+    Drill { worker: WorkerName, ended: Box<DrillDone> },
+    /// The rehearsal with a neighbour's supervisor.
+    DrillNode { node: NodeName, came: Box<Result<DrillReport, Refusal>>, reply: oneshot::Sender<Verdict> },
+    /// This supervisor was to be killed and is not; why.
+    Alive(String),
     /// The `power` command of a neighbour.
     Power {
         node: NodeName,
@@ -55,6 +62,8 @@ pub(super) struct Core {
     pub(super) neighbours: BTreeMap<NodeName, Neighbour>,
     pub(super) host: Host,
     pub(super) host_since: Moment,
+    /// Until when nothing is decided, because this process was away and what it knows is old.
+    pub(super) catching_up: Option<Moment>,
     pub(super) bus_lost: Option<String>,
     /// Why the last reload was refused, while the old configuration is kept.
     pub(super) stale_config: Option<String>,
@@ -75,6 +84,7 @@ pub(super) struct Core {
     /// Which of the workers are lanes.
     pub(super) lanes: watch::Sender<Vec<(WorkerName, Mode)>>,
     pub(super) done: mpsc::Sender<Done>,
+    pub(super) drills: Drills,
 }
 
 /// A number that differs from name to name (FNV-1a), for the spread of retries.
@@ -142,6 +152,8 @@ impl Core {
         let host = self.host;
         let Some(worker) = self.workers.get_mut(name) else { return };
         worker.health = classify(&worker.seen, &worker.signs.vitals(), host);
+        self.inherit(name, now);
+        let Some(worker) = self.workers.get_mut(name) else { return };
         let event = Event::Seen { health: worker.health.clone(), invocation: worker.invocation() };
         let shown = worker.shown(now);
         // Also a new run or another reason within the same class: a watcher's order is about the run it was shown.
@@ -158,6 +170,7 @@ impl Core {
         if self.decide(name, &event, now) || news {
             self.publish(name, now);
         }
+        self.cue_seen(name, now);
     }
 
     /// Judges every worker anew, after the host's own state changed.
@@ -177,6 +190,9 @@ impl Core {
 
     /// Feeds an event to the judge and carries out what it decides; true if that has changed the worker's state.
     fn decide(&mut self, name: &WorkerName, event: &Event, now: Moment) -> bool {
+        if let (Some(_), Event::Seen { .. }) = (self.catching_up, event) {
+            return false;
+        }
         let (crowd, host) = (crowd(self.workers.values().map(|worker| &worker.health)), self.host);
         let Some(worker) = self.workers.get_mut(name) else { return false };
         worker.note_event(event, crowd, host, now);
@@ -212,7 +228,7 @@ impl Core {
         self.workers.values().any(|worker| matches!(worker.state.phase, Phase::Repairing { .. }))
     }
 
-    fn save(&self, name: &WorkerName) {
+    pub(super) fn save(&self, name: &WorkerName) {
         let Some(worker) = self.workers.get(name) else { return };
         match serde_json::to_string(&worker.state) {
             Ok(json) => self.store.save_worker(name, json),
@@ -317,10 +333,13 @@ impl Core {
             self.recorder.record(Record::local(Kind::Degraded, Priority::Warning, "", text));
             self.host(Host::Running, now);
         }
+        if let Some(until) = self.catch_up(now) {
+            return Some(until);
+        }
         let due: Vec<WorkerName> = self
             .workers
             .iter()
-            .filter(|(_, worker)| worker.state.wake(&worker.spec.policy).is_some_and(|at| at <= now))
+            .filter(|(_, worker)| worker.state.wake(worker.policy()).is_some_and(|at| at <= now))
             .map(|(name, _)| name.clone())
             .collect();
         for name in due {
@@ -331,14 +350,16 @@ impl Core {
         if now.since(*at) >= DEGRADED_AGAIN && self.degraded() != *told {
             self.publish_node(now);
         }
+        let drill = self.drill_due(now);
         let errands = self.errands(now);
         let returns = self.await_return(now);
         let blackouts = self.blackouts(now);
         self.workers
             .values()
-            .filter_map(|worker| worker.state.wake(&worker.spec.policy))
+            .filter_map(|worker| worker.state.wake(worker.policy()))
             .filter(|at| *at > now)
             .chain(errands)
+            .chain(drill)
             .chain(returns)
             .chain(blackouts)
             .min()
@@ -361,6 +382,12 @@ impl Core {
         Plan { looks, redis: self.redis.clone().or_else(|| self.fleet.redis.clone()) }
     }
 
+    /// Has systemd's units followed that there are workers of, and the one that is broken on purpose whatever the file says.
+    pub(super) fn watch_units(&self) {
+        let units = self.workers.values().map(|worker| worker.spec.unit.clone());
+        self.units.send_replace(units.chain(self.drills.unit()).collect());
+    }
+
     /// Adopts a fleet: new workers are looked at, removed ones are forgotten, the others keep their state.
     pub(super) fn adopt(&mut self, fleet: Arc<Fleet>, now: Moment) {
         let specs = fleet.nodes.get(&self.me).map(|node| node.workers.clone()).unwrap_or_default();
@@ -368,6 +395,8 @@ impl Core {
         for (name, spec) in specs {
             let worker = match before.remove(&name) {
                 Some(mut worker) if worker.spec.unit == spec.unit => {
+                    // What it said as another lane, or as a lane at all, is not said of what it is now.
+                    worker.lane = worker.lane.take().filter(|_| worker.spec.lane == spec.lane);
                     worker.adopt(spec);
                     worker
                 }
@@ -376,7 +405,7 @@ impl Core {
             self.workers.insert(name, worker);
         }
         self.fleet = fleet;
-        self.units.send_replace(self.workers.values().map(|worker| worker.spec.unit.clone()).collect());
+        self.watch_units();
         let lane = |(name, worker): (&WorkerName, &Worker)| Some((name.clone(), worker.spec.lane?));
         self.lanes.send_replace(self.workers.iter().filter_map(lane).collect());
         self.plan.send_replace(self.looks());

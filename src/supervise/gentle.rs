@@ -8,7 +8,7 @@ use super::core::{Core, Done};
 use super::orders::refused;
 use super::worker::{WAITERS_AT_MOST, Worker};
 use crate::journal::{Event as Kind, Priority, Record};
-use crate::judge::{Admitted, Ending, Event, Phase, Wish, admit};
+use crate::judge::{Admitted, Cue, Ending, Event, Phase, Wish, admit};
 use crate::peer::desk::Asker;
 use crate::peer::wire::{GentleOrder, Outcome, RefusalCode, Remedied, Verdict};
 use crate::systemd::{CommandExit, Systemd};
@@ -161,11 +161,15 @@ impl Core {
                 let text = format!("{WAITERS_AT_MOST} orders wait for {target} already");
                 let _ = reply.send(refused(RefusalCode::Busy, text));
             }
-            Ok(Admitted::Join) => worker.gentle.push(reply),
+            Ok(Admitted::Join) => {
+                worker.gentle.push(reply);
+                self.cue(&name, Cue::Remedy(asker.peer()), now);
+            }
             Ok(Admitted::Start) => {
                 worker.gentle.push(reply);
                 worker.because = format!("{asker}: {because}");
                 self.judge(&name, &Event::Ordered(remedy), now);
+                self.cue(&name, Cue::Remedy(asker.peer()), now);
             }
             Ok(Admitted::AlreadyRecovered(invocation)) => {
                 let _ = reply.send(Verdict::Outcome(Outcome::AlreadyRecovered { invocation }));

@@ -66,6 +66,13 @@ pub fn sockets() -> Result<Listeners, InheritError> {
     Ok(sockets)
 }
 
+/// Ends this process at once, as SIGKILL does: nothing is said, nothing is put in order.
+pub fn die() -> ! {
+    // If that is refused there is another way to the same end.
+    let _ = nix::sys::signal::kill(nix::unistd::Pid::this(), nix::sys::signal::Signal::SIGKILL);
+    std::process::abort()
+}
+
 /// Lets go of the code that only the start or the last act needed: the pages of programs and libraries that are mapped into this process
 /// leave its resident set, and what is needed again comes back from the page cache, a minor fault per 64 KiB. Nothing
 /// depends on it, so a kernel that refuses is left alone.

@@ -70,6 +70,14 @@ pub(super) async fn follow(
     }
 }
 
+/// A lane's word at this moment, for whoever has not followed it. None if there is none or it is not believed.
+pub(super) fn word(me: &NodeName, lane: Mode) -> Option<LaneStatus> {
+    match read(&LaneStatus::path(lane), None) {
+        Look::Read(_, bytes) => believe(&bytes, me, lane).ok(),
+        Look::Same | Look::Gone | Look::Unreadable(_) => None,
+    }
+}
+
 impl Known {
     /// What is new to show, if anything is.
     fn look(

@@ -2,7 +2,10 @@
 //! judge decides; everything slow happens elsewhere and comes back as a message.
 
 mod acts;
+mod alarm;
+mod away;
 mod core;
+mod drill;
 mod gentle;
 pub mod kernel;
 mod lanes;

@@ -6,8 +6,9 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::core::{Core, Done};
 use super::worker::{WAITERS_AT_MOST, Waiter};
+use crate::fleet::matrix::seen_in_redis;
 use crate::journal::{self, Event as Kind, Priority, Record};
-use crate::judge::{Admitted, Event, Hold, Objection, Wish, admit};
+use crate::judge::{Admitted, Cue, Event, Hold, Objection, Wish, admit};
 use crate::peer::desk::{Asker, Order, Subscription, Update, View};
 use crate::peer::wire::{
     DeadLetter, GentleOrder, NodeReport, Outcome, Refusal, RefusalCode, RelaunchOrder, Request, Verb, Verdict,
@@ -20,6 +21,9 @@ pub(super) const HOLD_AT_MOST: Duration = Duration::from_secs(7 * 86_400);
 const ANSWER_SLACK: Duration = Duration::from_secs(15);
 /// How long a peer may take to carry out a nudge or repipe and to see whether it helped.
 const ANSWER_GENTLE: Duration = Duration::from_secs(30 + 60 + 15);
+/// How long a peer may take for a rehearsal: the longest lease, a remedy that is under way when it ends, its own repair, and a
+/// task through a lane.
+const ANSWER_DRILL: Duration = Duration::from_secs(600 + 30 + 60 + 60);
 /// How long a peer may take to answer anything else.
 const ANSWER: Duration = Duration::from_secs(5);
 /// How long a peer may take to search its journal: as long as the search may take there, and the way.
@@ -63,6 +67,13 @@ impl Core {
             Order::Request { asker, request, reply } => {
                 if let Verb::Power { force } = request.verb {
                     self.serve_power(&asker, request, force, reply, now);
+                } else if let (Verb::Drill(order), None, false) =
+                    (&request.verb, &request.worker, request.target_node == self.me)
+                {
+                    let order = *order;
+                    self.drill_neighbour(&asker, request, order, reply, now);
+                } else if let Some(verdict) = self.in_the_way(&asker, &request, now) {
+                    let _ = reply.send(verdict);
                 } else if request.target_node == self.me {
                     self.serve(&asker, request, reply, now);
                 } else {
@@ -84,13 +95,14 @@ impl Core {
                 Verb::Status {} => Verdict::Outcome(Outcome::Status(self.node_report(now))),
                 Verb::Fleet {} => Verdict::Outcome(Outcome::Fleet(self.fleet_report(now))),
                 Verb::Audit { last } => return self.audit(last, reply),
-                Verb::Watch {} => Verdict::Outcome(Outcome::Watching),
+                Verb::Watch {} | Verb::Events {} => Verdict::Outcome(Outcome::Watching),
                 Verb::Prove { task, lane } => return prove(task, lane, reply),
                 Verb::Requeue(ref letter) | Verb::Drop(ref letter) => {
                     self.note(asker, request.verb.name(), letter, &request.because);
                     Verdict::Outcome(Outcome::Noted)
                 }
-                Verb::Power { .. } | Verb::Drill(_) => {
+                Verb::Drill(order) => return self.serve_own_death(asker, order, reply, now),
+                Verb::Power { .. } => {
                     refused(RefusalCode::NotConfigured, "the fleet file names nothing of the kind")
                 }
                 Verb::Relaunch(_)
@@ -119,12 +131,18 @@ impl Core {
                 let order = (Remedy::Repipe, order);
                 return self.serve_gentle(asker, name, order, request.because, reply, now);
             }
-            Verb::Drill(_) => refused(RefusalCode::NotConfigured, "the fleet file names nothing of the kind"),
+            Verb::Drill(order) => {
+                return self.serve_drill(asker, name, order, &request.because, reply, now);
+            }
             Verb::Status {} => {
                 let workers = vec![worker.report(&self.me, &name, now)];
                 Verdict::Outcome(Outcome::Status(NodeReport { workers, ..self.node_report(now) }))
             }
-            Verb::Explain {} => Verdict::Outcome(Outcome::Explained(worker.explain(&self.me, &name, now))),
+            Verb::Explain {} => {
+                let mut explained = worker.explain(&self.me, &name, now);
+                explained.decided.extend(seen_in_redis(&self.fleet, &worker.spec));
+                Verdict::Outcome(Outcome::Explained(explained))
+            }
             Verb::Hold { for_ms } => self.serve_hold(asker, &name, for_ms, request.because, now),
             Verb::Release {} => {
                 let (hold, quarantine) = (worker.state.held(now).is_some(), worker.state.quarantined());
@@ -138,7 +156,8 @@ impl Core {
             | Verb::Prove { .. }
             | Verb::Requeue(_)
             | Verb::Drop(_)
-            | Verb::Watch {} => {
+            | Verb::Watch {}
+            | Verb::Events {} => {
                 refused(RefusalCode::Malformed, format!("`{}` takes no worker", request.verb.name()))
             }
         };
@@ -184,6 +203,7 @@ impl Core {
                     worker.because = format!("{asker}: {because}");
                     self.judge(&name, &Event::Ordered(Remedy::Relaunch), now);
                 }
+                self.cue(&name, Cue::Remedy(asker.peer()), now);
             }
             Ok(Admitted::AlreadyRecovered(invocation)) => {
                 let _ = reply.send(Verdict::Outcome(Outcome::AlreadyRecovered { invocation }));
@@ -325,7 +345,8 @@ impl Core {
             | Verb::Prove { .. }
             | Verb::Requeue(_)
             | Verb::Drop(_)
-            | Verb::Watch {}) => verb,
+            | Verb::Watch {}
+            | Verb::Events {}) => verb,
         };
         // A silent node's last known state is better than none, and says itself that it is old.
         if let (Verb::Status {}, None) = (&verb, &request.worker) {
@@ -365,7 +386,8 @@ impl Core {
             }
             Verb::Prove { .. } => ANSWER_PROOF,
             Verb::Nudge(_) | Verb::Repipe(_) => ANSWER_GENTLE,
-            Verb::Power { .. } | Verb::Drill(_) => ANSWER_SLACK,
+            Verb::Drill(_) => ANSWER_DRILL,
+            Verb::Power { .. } => ANSWER_SLACK,
             Verb::Status {}
             | Verb::Hold { .. }
             | Verb::Release {}
@@ -374,7 +396,8 @@ impl Core {
             | Verb::Fleet {}
             | Verb::Requeue(_)
             | Verb::Drop(_)
-            | Verb::Watch {} => ANSWER,
+            | Verb::Watch {}
+            | Verb::Events {} => ANSWER,
         }
     }
 

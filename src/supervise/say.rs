@@ -12,7 +12,8 @@ impl Core {
     pub(super) fn record_class(&self, name: &WorkerName, before: Class, now: Moment) {
         let Some(worker) = self.workers.get(name) else { return };
         let report = worker.report(&self.me, name, now);
-        let critical = worker.spec.blast_radius == BlastRadius::Critical;
+        // Nobody is woken for what was done on purpose.
+        let critical = worker.spec.blast_radius == BlastRadius::Critical && !worker.is_rehearsed();
         let (kind, priority) = match report.class {
             Class::Dead | Class::Stuck | Class::DeliveryGap if critical => (Kind::Alert, Priority::Error),
             Class::Dead | Class::Stuck | Class::DeliveryGap | Class::Unknown => {
@@ -31,8 +32,15 @@ impl Core {
 
     /// Says what the judge wants said, and answers those who waited for it.
     pub(super) fn say(&mut self, name: &WorkerName, say: Say, now: Moment) {
-        let target = self.target(name);
+        // What they have in common is told once, and is the node's.
+        let braked_before = self.braked() > usize::from(say == Say::Braked);
+        let target = if say == Say::Braked { self.me.to_string() } else { self.target(name) };
         let Some(worker) = self.workers.get_mut(name) else { return };
+        let rehearsed = worker.is_rehearsed();
+        // Nobody has to declare what was done on purpose.
+        if rehearsed && matches!(say, Say::UndeclaredStop(_)) {
+            return;
+        }
         let loud = worker.spec.blast_radius != BlastRadius::Auxiliary;
         let unit = &worker.spec.unit;
         let act = if loud { Priority::Notice } else { Priority::Info };
@@ -49,9 +57,11 @@ impl Core {
             Say::RepairingAtOnce => {
                 (Kind::Observed, act, format!("{unit} is repaired at once; dead: {}", worker.why()))
             }
-            Say::LeftToPeers => {
-                (Kind::Alert, Priority::Warning, format!("{unit} is dead and left to its watchers"))
-            }
+            Say::LeftToPeers => (
+                Kind::Alert,
+                Priority::Warning,
+                format!("{unit} is {} and left to its watchers", worker.shown.class.name()),
+            ),
             Say::LeftToPeople => {
                 (Kind::Acted, Priority::Warning, format!("{unit} is not back, and nobody is to act unasked"))
             }
@@ -90,10 +100,10 @@ impl Core {
                 format!("the {remedy} of {unit} was carried out; whether it helped cannot be seen"),
             ),
             Say::Braked => (
-                Kind::Alert,
-                Priority::Error,
+                if braked_before { Kind::Observed } else { Kind::Alert },
+                if braked_before { Priority::Info } else { Priority::Error },
                 format!(
-                    "most workers of this node make no progress at once, so the cause is a common one and nothing is restarted: {}",
+                    "most workers of this node make no progress at once, so the cause is a common one and nothing is restarted: {unit}: {}",
                     worker.why()
                 ),
             ),
@@ -132,6 +142,12 @@ impl Core {
         if kind == Kind::Acted && say != Say::Recovered {
             worker.last_act = Some((now, text.clone()));
         }
+        // Nobody is woken for what was done on purpose.
+        let (kind, priority, text) = if rehearsed && kind == Kind::Alert {
+            (Kind::Observed, Priority::Notice, format!("{text} (a rehearsal)"))
+        } else {
+            (kind, priority, text)
+        };
         self.recorder.record(Record::local(kind, priority, target, text));
     }
 }

@@ -1,10 +1,13 @@
 //! One worker of this node: what was seen of it, what is in hand, and how both read to a person.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use super::acts::journal_of;
+use super::drill::Rehearsing;
+use super::drill::kept::Kept;
 use crate::fleet::Worker as Spec;
 use crate::judge::tape::Tape;
 use crate::judge::{
@@ -14,7 +17,9 @@ use crate::judge::{
 use crate::peer::wire::{
     Class, Explanation, LaneReport, Outcome, RelaunchFailed, Relaunched, Verdict, WorkerReport,
 };
-use crate::vocabulary::{InvocationId, LaneStatus, Moment, NodeName, Remedy, WorkerName, human};
+use crate::vocabulary::{
+    FailureClass, InvocationId, LaneStatus, Moment, NodeName, Remedy, WorkerName, human,
+};
 
 /// A worker as the supervisor's loop owns it.
 pub(super) struct Worker {
@@ -41,6 +46,10 @@ pub(super) struct Worker {
     /// When that began, and which of the two it is.
     pub(super) gentle_since: Moment,
     pub(super) gentle_remedy: Remedy,
+    /// It is broken on purpose at the moment.
+    pub(super) rehearsing: Option<Rehearsing>,
+    /// The last rehearsal of each class.
+    pub(super) rehearsed: BTreeMap<FailureClass, Kept>,
     /// What its judge was told lately.
     pub(super) tape: Tape,
 }
@@ -84,6 +93,8 @@ impl Worker {
             gentle: Vec::new(),
             gentle_since: now,
             gentle_remedy: Remedy::Nudge,
+            rehearsing: None,
+            rehearsed: BTreeMap::new(),
             tape: Tape::default(),
         }
     }
@@ -104,8 +115,8 @@ impl Worker {
 
     /// What decisions about it depend on.
     pub(super) fn terms(&self, salt: u64, crowd: Crowd) -> Terms<'_> {
-        let Spec { policy, blast_radius, .. } = &self.spec;
-        Terms { policy, salt, blast_radius: *blast_radius, rungs: rungs(&self.spec), crowd }
+        let Spec { blast_radius, .. } = &self.spec;
+        Terms { policy: self.policy(), salt, blast_radius: *blast_radius, rungs: rungs(&self.spec), crowd }
     }
 
     pub(super) fn invocation(&self) -> Option<InvocationId> {
@@ -210,8 +221,8 @@ impl Worker {
             held_for_ms: self.state.held(now).map(|hold| ms(hold.until.since(now))),
             quarantined: self.state.quarantined(),
             left_to_peers: self.state.phase == Phase::LeftToPeers,
-            drill: None,
-            rehearsed: Vec::new(),
+            drill: self.rehearsing.as_ref().map(|rehearsing| rehearsing.class),
+            rehearsed: self.rehearsed.values().map(|kept| kept.report(None, now)).collect(),
             startable: !matches!(self.health, Health::Dead(Death::NotStartable(_))),
             lane: self.lane(now).map(Box::new),
         }
@@ -245,6 +256,9 @@ impl Worker {
         if let Some(hold) = self.state.held(now) {
             let left = human(hold.until.since(now));
             decided.push(format!("held by {} for another {left}: {}", hold.by, hold.why));
+        }
+        if let Some(class) = report.drill {
+            decided.push(format!("a rehearsal of {class} is under way: it was broken on purpose, and its watchers have to repair it"));
         }
         if !report.doing.is_empty() {
             decided.push(report.doing.clone());

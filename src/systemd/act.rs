@@ -26,7 +26,10 @@ pub(super) enum Deed {
         whole: bool,
     },
     Reload,
-    Stop,
+    Stop {
+        /// Also a unit that is not watched.
+        other: bool,
+    },
     Restart,
     /// Starts the unit, which is made for it, and waits for its end.
     Run(super::command::Properties),
@@ -109,7 +112,7 @@ impl Act {
         match &self.deed {
             Deed::Signal { number, whole } => message::kill(&self.unit, *number, *whole),
             Deed::Reload => message::reload(&self.unit),
-            Deed::Stop => message::stop(&self.unit),
+            Deed::Stop { .. } => message::stop(&self.unit),
             Deed::Restart => message::restart(&self.unit),
             Deed::Run(properties) => message::start_transient(&self.unit, &properties.variants()),
         }
@@ -118,6 +121,11 @@ impl Act {
     /// Whether the unit's present run has to be known, and its start counter be cleared.
     pub(super) fn restarts(&self) -> bool {
         self.deed == Deed::Restart
+    }
+
+    /// Whether a unit that need not be watched is to be stopped.
+    pub(super) fn stops_another(&self) -> bool {
+        self.deed == Deed::Stop { other: true }
     }
 
     /// Whether PID 1 holds the unit for us (`AddRef=`) until it is told that it may go.
@@ -178,8 +186,10 @@ impl Act {
                     self.step = Step::Checking;
                     Next::Look
                 }
-                (Deed::Signal { .. } | Deed::Reload | Deed::Stop, "done") => self.finish(Ok(Raw::default())),
-                (Deed::Signal { .. } | Deed::Reload | Deed::Stop | Deed::Restart, _) => {
+                (Deed::Signal { .. } | Deed::Reload | Deed::Stop { .. }, "done") => {
+                    self.finish(Ok(Raw::default()))
+                }
+                (Deed::Signal { .. } | Deed::Reload | Deed::Stop { .. } | Deed::Restart, _) => {
                     self.finish(Err(ActError::JobFailed { result: result.to_owned() }))
                 }
             },
@@ -225,7 +235,7 @@ impl Act {
             Deed::Run(_) if !raw.down() => return Next::Wait,
             Deed::Run(_) | Deed::Signal { .. } => true,
             Deed::Reload => raw.up(),
-            Deed::Stop => raw.down(),
+            Deed::Stop { .. } => raw.down(),
             Deed::Restart => new_run,
         };
         let error = || match running {

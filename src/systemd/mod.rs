@@ -268,7 +268,12 @@ impl Systemd {
 
     /// Stops a watched unit and waits until it is down, at most `timeout`. For rehearsals.
     pub async fn stop(&self, unit: &UnitName, timeout: Duration) -> Result<(), ActError> {
-        self.act(unit, Deed::Stop, timeout).await.map(drop)
+        self.act(unit, Deed::Stop { other: false }, timeout).await.map(drop)
+    }
+
+    /// The same for a unit that need not be watched: a worker's receive pipe, our own.
+    pub async fn stop_other(&self, unit: &UnitName, timeout: Duration) -> Result<(), ActError> {
+        self.act(unit, Deed::Stop { other: true }, timeout).await.map(drop)
     }
 
     /// Restarts a unit that need not be watched (a worker's receive pipe), its start counter cleared, and waits until it
@@ -296,6 +301,15 @@ impl Systemd {
             Ok(None) => Err("the connection to systemd was lost".to_owned()),
             Err(_) => Err("systemd did not answer in time".to_owned()),
         }
+    }
+
+    /// Has a unit started that is no worker and that nobody waits for, within this time. By `systemctl`, which needs no
+    /// bus: that the bus is gone is one of the things that such a unit is for.
+    ///
+    /// # Errors
+    /// systemd's refusal, or that it could not be asked, in words.
+    pub async fn start_quietly(&self, unit: &UnitName, within: Duration) -> Result<(), String> {
+        systemctl::start(&self.place.systemctl, unit, within).await
     }
 
     /// Asks for a fresh [`SystemdEvent::Observed`] of the unit soon, also if nothing has changed. Never waits.

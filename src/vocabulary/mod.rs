@@ -22,6 +22,7 @@ pub use lane_status::{
 pub use mode::Mode;
 pub use names::{ActionName, NameError, NodeName, ParamName, Target, TaskId, UnitName, WorkerName};
 pub use policy::{BlastRadius, Policy, RepairBy};
+pub use task_id::CANARY_ID;
 pub use task_status::TaskStatus;
 pub use text::{clipped, printable, printable_bytes};
 pub use time::{Moment, human, parse_duration};

@@ -3,6 +3,9 @@
 use super::ids::{IdError, random};
 use super::names::TaskId;
 
+/// What the id of every canary begins with: no real task has such an id.
+pub const CANARY_ID: &str = "canary-";
+
 impl TaskId {
     /// A fresh one, a UUID of version 7 (RFC 9562): it carries the time, so that whoever looks for the task's traces knows
     /// from when on to look. `now_ms` is milliseconds since 1970.
@@ -34,6 +37,7 @@ impl TaskId {
     /// When it was made by its maker's clock, in milliseconds since 1970; `None` if the id does not say.
     pub fn made_ms(&self) -> Option<u64> {
         let text = self.as_str();
+        let text = text.strip_prefix(CANARY_ID).unwrap_or(text);
         let bytes = text.as_bytes();
         let shape = bytes.len() == 36
             && bytes.iter().enumerate().all(|(n, b)| match n {
@@ -56,6 +60,8 @@ mod tests {
         let id = TaskId::fresh(1_764_428_400_123).unwrap();
         assert_eq!(id.made_ms(), Some(1_764_428_400_123));
         assert_eq!(id.as_str().as_bytes()[14], b'7');
+        let canary: TaskId = format!("{CANARY_ID}{id}").parse().unwrap();
+        assert_eq!(canary.made_ms(), id.made_ms());
         assert_ne!(id, TaskId::fresh(1_764_428_400_123).unwrap());
     }
 

@@ -1,6 +1,8 @@
 //! Lanes as processes against a real server.
 
+mod answered;
 mod canary;
+mod deaf;
 mod giving;
 mod heritage;
 mod house;

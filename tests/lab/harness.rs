@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+/// What each watcher is granted on what it watches.
+pub(crate) const VERBS: &str = "[status, relaunch, hold, nudge, repipe, drill, prove]";
+
 static LABS: AtomicU32 = AtomicU32::new(0);
 
 /// Labs run side by side, except for one that takes all the processors there are.
@@ -19,6 +22,11 @@ static MACHINE: RwLock<()> = RwLock::new(());
 enum Share {
     Some(#[expect(dead_code, reason = "held, not read")] RwLockReadGuard<'static, ()>),
     All(#[expect(dead_code, reason = "held, not read")] RwLockWriteGuard<'static, ()>),
+}
+
+/// The whole machine for what brings nodes of its own and is measured: no lab runs, and none starts, as long as it is held.
+pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A path of this repository.
@@ -113,11 +121,8 @@ impl Lab {
         }
         yaml.push_str("grants:\n");
         for (node, watcher, _) in nodes {
-            writeln!(
-                yaml,
-                "  - {{ from: {watcher}, on: {node}, workers: [\"*\"], verbs: [status, relaunch, hold] }}"
-            )
-            .unwrap();
+            writeln!(yaml, "  - {{ from: {watcher}, on: {node}, workers: [\"*\"], verbs: {VERBS} }}")
+                .unwrap();
         }
         yaml
     }
@@ -132,6 +137,8 @@ impl Lab {
         for node in &self.nodes {
             self.write(node, "/root/fleet.yaml", fleet);
             self.sh(node, &format!("rm -f /etc/keyholder/fleet.yaml && /root/src/install.sh --binary /root/keyholder --fleet /root/fleet.yaml {options}"));
+            // Nothing is broken on purpose in the middle of a scenario, whatever time it is.
+            self.sh(node, "systemctl stop keyholder-drill.timer");
         }
         for node in &self.nodes {
             let all_up = || {

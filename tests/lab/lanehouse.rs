@@ -55,7 +55,6 @@ pub(crate) fn house(name: &'static str, more: &str) -> Lab {
     let mars = format!("write: {{ lane: write{more} }}\nread: {{ lane: read }}");
     let fleet = lab
         .fleet(&[("mars", "ai-core", &mars), ("ai-core", "mars", lanes)])
-        .replace("verbs: [status,", "verbs: [prove, status,")
         .replace(
             "version: 1\n",
             &format!(

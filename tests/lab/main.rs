@@ -10,6 +10,7 @@
     reason = "test code: a failed expectation ends the test, also in helpers outside #[test] functions"
 )]
 
+mod alerts;
 mod boot;
 mod clock;
 mod death;
@@ -17,6 +18,8 @@ mod degraded;
 mod demo;
 mod detectors;
 mod door;
+mod drilledlanes;
+mod drills;
 mod harness;
 mod lanecases;
 mod lanehouse;
@@ -27,6 +30,7 @@ mod orders;
 mod paths;
 mod peerside;
 mod quarantine;
+mod record;
 mod redisfaults;
 mod reload;
 mod restraint;

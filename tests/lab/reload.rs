@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::harness::{Lab, service, wait};
+use crate::harness::{Lab, VERBS, service, wait};
 use crate::orders::{OFTEN, degraded, holds, relaunch, relaunched};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -100,12 +100,12 @@ fn a_worker_more_and_less(lab: &Lab, fleet: &str) {
 }
 
 fn grants(lab: &Lab, fleet: &str) {
-    reload(lab, "mars", &fleet.replace("verbs: [status, relaunch, hold]", "verbs: [status]"));
+    reload(lab, "mars", &fleet.replace(&format!("verbs: {VERBS}"), "verbs: [status]"));
     let (verdict, _) = relaunch(lab, "ai-core", "mars/agent");
     assert_eq!(verdict["refused"]["code"], "no_grant", "{verdict}");
     assert_eq!(lab.try_sh("ai-core", "keyholder relaunch mars/agent").status.code(), Some(5));
     assert_eq!(lab.worker("ai-core", "mars", "agent")["class"], "healthy");
-    reload(lab, "mars", &fleet.replace("verbs: [status, relaunch, hold]", "verbs: [relaunch]"));
+    reload(lab, "mars", &fleet.replace(&format!("verbs: {VERBS}"), "verbs: [relaunch]"));
     wait("ai-core sees nothing any more", SECOND, || {
         lab.worker("ai-core", "mars", "agent").is_null().then_some(())
     });

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
-use crate::harness::{Lab, wait};
+use crate::harness::{Lab, VERBS, wait};
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
@@ -49,10 +49,7 @@ pub(crate) fn house(name: &'static str, nodes: &[&'static str], units: Units, wo
             &format!("watched_by: [{watcher}, {}", watchers[0]),
             1,
         );
-        let _ = writeln!(
-            fleet,
-            "  - {{ from: {watcher}, on: mars, workers: [\"*\"], verbs: [status, relaunch, hold] }}"
-        );
+        let _ = writeln!(fleet, "  - {{ from: {watcher}, on: mars, workers: [\"*\"], verbs: {VERBS} }}");
     }
     lab.deploy(&fleet);
     lab

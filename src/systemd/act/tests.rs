@@ -44,7 +44,7 @@ fn a_signal_is_done_when_it_is_taken() {
 
 #[test]
 fn a_job_decides_also_if_it_ends_before_the_answer() {
-    for deed in [Deed::Reload, Deed::Stop] {
+    for deed in [Deed::Reload, Deed::Stop { other: false }] {
         let (mut early, mut answer) = act(deed.clone());
         assert_eq!(early.job_ended("/job/6", "failed"), Next::Wait, "somebody else's");
         assert_eq!(early.job_ended("/job/7", "done"), Next::Wait);
@@ -74,7 +74,7 @@ fn a_restart_is_done_only_with_a_new_run() {
 #[test]
 fn a_missed_end_is_found_by_a_look_and_time_is_bounded() {
     let start = Instant::now();
-    let (mut stop, mut answer) = act(Deed::Stop);
+    let (mut stop, mut answer) = act(Deed::Stop { other: true });
     assert_eq!(stop.accepted(&job(7)), Next::Wait);
     assert_eq!(stop.tick(start + FIRST_POLL * 2), Next::Look);
     assert_eq!(stop.looked(raw("deactivating", 1, 7)), Next::Wait);

@@ -10,8 +10,9 @@ impl Session {
     pub(super) fn act(&mut self, hub: &Hub, wish: Wish) {
         let act = Act::new(wish);
         let known = hub.table.watches(&act.unit);
-        // A restart is asked of a worker's pipe, and a command's unit is new; everything else is for workers alone.
-        if !known && !act.restarts() && !act.holds() {
+        // A worker's pipe is restarted and stopped, so is our own unit for a rehearsal, and a command's unit is new; everything
+        // else is for workers alone.
+        if !known && !act.restarts() && !act.stops_another() && !act.holds() {
             return act.refuse(ActError::NotWatched);
         }
         let id = self.next_order;

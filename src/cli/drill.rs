@@ -1,0 +1,222 @@
+//! `keyholder drill`
+
+mod cells;
+
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use clap::ValueEnum;
+
+use super::ask::{beside_the_point, duration, outcome, reason};
+use super::exit::Exit;
+use super::link::{Link, LinkArgs, QUESTION_DEADLINE};
+use super::render::Rehearsed;
+use super::subject::Subject;
+use super::{render, screen};
+use crate::fleet::Fleet;
+use crate::peer::wire::{DrillOrder, Outcome, RefusalCode, Verb, Verdict};
+use crate::vocabulary::FailureClass;
+use cells::{Cell, Whose, cells, stalest};
+
+/// What a rehearsal may take beyond its lease: the last chance of a remedy that is under way, the node's own repair, and a
+/// task through a lane.
+const BEYOND: Duration = Duration::from_secs(30 + 60 + 60);
+/// The longest lease; it is also what is waited for when the node decides how long it is.
+const LEASE_AT_MOST: Duration = Duration::from_secs(600);
+/// How often somebody who waits asks again.
+const AGAIN: Duration = Duration::from_secs(2);
+/// How long the next of many rehearsals waits for the fleet to be well after the one before.
+const BETWEEN: Duration = Duration::from_secs(30);
+
+/// Break a worker, or a node's supervisor, on purpose, and see that it is found and repaired from next door
+///
+/// The node breaks it and then leaves it alone: its real detector has to find it, and a watcher has to repair it. If nobody
+/// does, the node restores it by itself when the lease ends. Nothing is broken on a degraded fleet, on hold, in quarantine
+/// or during a write that must not be interrupted. Only root may.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  keyholder drill mars/agent --class stuck\n  \
+    keyholder drill mars --class supervisor-dead\n  keyholder drill --all")]
+pub struct DrillArgs {
+    /// The worker, or the node for its supervisor
+    #[arg(value_name = "NODE[/WORKER]", required_unless_present_any = ["all", "stalest"])]
+    pub target: Option<Subject>,
+    /// How it is to fall
+    #[arg(long, value_enum, required_unless_present_any = ["all", "stalest"])]
+    pub class: Option<ClassArg>,
+    /// Everything that can be rehearsed from here, one after the other
+    #[arg(long, conflicts_with_all = ["target", "class", "stalest"])]
+    pub all: bool,
+    /// Only what was never rehearsed or the longest ago, on a node that this one watches; for the timer
+    #[arg(long, conflicts_with_all = ["target", "class"])]
+    pub stalest: bool,
+    /// Also a worker that is critical
+    #[arg(long)]
+    pub yes: bool,
+    /// If it is refused for now, ask again for as long as this
+    #[arg(long, value_name = "TIME", value_parser = duration, num_args = 0..=1, default_missing_value = "10m")]
+    pub wait: Option<Duration>,
+    /// When the node restores it by itself at the latest, 10m at most [default: what its detector and remedies may take]
+    #[arg(long, value_name = "TIME", value_parser = lease)]
+    pub lease: Option<Duration>,
+    /// Why, for the audit
+    #[arg(long, value_name = "TEXT", value_parser = reason, default_value = "a rehearsal")]
+    pub why: String,
+    /// The fleet file, for --all and --stalest
+    #[arg(long, value_name = "FILE", default_value = "/etc/keyholder/fleet.yaml")]
+    pub fleet: PathBuf,
+    /// Print each of the supervisor's verdicts as a line of JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The supervisor.
+    #[command(flatten)]
+    pub link: LinkArgs,
+}
+
+/// How it falls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ClassArg {
+    /// Its unit is stopped
+    Dead,
+    /// It is halted in its tracks (SIGSTOP)
+    Stuck,
+    /// A lane is told to be deaf; of another worker the unit that feeds it is stopped
+    DeliveryGap,
+    /// The node's supervisor is killed
+    SupervisorDead,
+}
+
+impl From<ClassArg> for FailureClass {
+    fn from(class: ClassArg) -> Self {
+        match class {
+            ClassArg::Dead => Self::Dead,
+            ClassArg::Stuck => Self::Stuck,
+            ClassArg::DeliveryGap => Self::DeliveryGap,
+            ClassArg::SupervisorDead => Self::SupervisorDead,
+        }
+    }
+}
+
+fn lease(text: &str) -> Result<Duration, String> {
+    let lease = duration(text)?;
+    if lease > LEASE_AT_MOST { Err("expected at most 10m".to_owned()) } else { Ok(lease) }
+}
+
+/// Carries it out.
+///
+/// # Errors
+/// No answer from the supervisor, a refusal, a fleet file that is not valid, or an output that cannot be written. A
+/// rehearsal that failed is exit code 1 and no error.
+pub fn run(args: DrillArgs) -> anyhow::Result<ExitCode> {
+    if let Some((subject, class)) = args.target.clone().zip(args.class) {
+        let class = class.into();
+        if (class == FailureClass::SupervisorDead) == subject.worker().is_some() {
+            let text =
+                format!("{class} is no class of {subject}: a worker is NODE/WORKER, a supervisor its NODE");
+            screen::complain(&text);
+            return Ok(Exit::Usage.into());
+        }
+        return one(&mut args.link.open()?, &args, &subject, class);
+    }
+    let mut link = args.link.open()?;
+    let fleet = Fleet::load(&args.fleet).context("the fleet file is not valid")?.fleet;
+    let here = link.server().node.clone();
+    let verdict = link.ask(&here, None, Verb::Fleet {}, &args.why, QUESTION_DEADLINE)?;
+    let Outcome::Fleet(reports) = outcome(verdict, false)? else { return Err(beside_the_point("fleet")) };
+    if args.all {
+        return all(&mut link, &args, &cells(&fleet, &reports, &here, Whose::All));
+    }
+    let cells = cells(&fleet, &reports, &here, Whose::Watched);
+    match stalest(&cells, args.yes) {
+        Some(cell) => one(&mut link, &args, &cell.subject, cell.class),
+        None => {
+            screen::complain("there is nothing to rehearse from here");
+            Ok(Exit::Ok.into())
+        }
+    }
+}
+
+fn one(
+    link: &mut Link,
+    args: &DrillArgs,
+    subject: &Subject,
+    class: FailureClass,
+) -> anyhow::Result<ExitCode> {
+    announce(args, subject, class);
+    let verdict = ask(link, args, subject, class, args.wait.unwrap_or_default())?;
+    let Outcome::Drilled(report) = outcome(verdict, args.json)? else {
+        return Err(beside_the_point("drill"));
+    };
+    if !args.json {
+        screen::print(&render::drilled(&report))?;
+    }
+    Ok(if report.passed { Exit::Ok } else { Exit::Failed }.into())
+}
+
+fn all(link: &mut Link, args: &DrillArgs, cells: &[Cell]) -> anyhow::Result<ExitCode> {
+    let mut rows = Vec::new();
+    for Cell { subject, class, critical, .. } in cells {
+        let came = if *critical && !args.yes {
+            Rehearsed::Spared("it is critical: --yes rehearses it as well".to_owned())
+        } else {
+            announce(args, subject, *class);
+            let verdict = ask(link, args, subject, *class, args.wait.unwrap_or(BETWEEN))?;
+            if args.json {
+                screen::print(&screen::json(&verdict)?)?;
+            }
+            match verdict {
+                Verdict::Outcome(Outcome::Drilled(report)) => Rehearsed::Done(report),
+                Verdict::Outcome(_) => return Err(beside_the_point("drill")),
+                Verdict::Refused(refusal) => Rehearsed::Refused(refusal.text),
+            }
+        };
+        rows.push((subject.to_string(), *class, came));
+    }
+    if !args.json {
+        screen::print(&render::rehearsals(&rows))?;
+    }
+    let any = |of: fn(&Rehearsed) -> bool| rows.iter().any(|(_, _, came)| of(came));
+    let exit = if any(|came| matches!(came, Rehearsed::Done(report) if !report.passed)) {
+        Exit::Failed
+    } else if any(|came| matches!(came, Rehearsed::Refused(_))) {
+        Exit::Refused
+    } else {
+        Exit::Ok
+    };
+    Ok(exit.into())
+}
+
+fn announce(args: &DrillArgs, subject: &Subject, class: FailureClass) {
+    if !args.json && io::stderr().is_terminal() {
+        screen::complain(&format!("rehearsing {class} with {subject} …"));
+    }
+}
+
+/// Orders one rehearsal; for as long as `patience` again and again if this is not the time for it.
+fn ask(
+    link: &mut Link,
+    args: &DrillArgs,
+    subject: &Subject,
+    class: FailureClass,
+    patience: Duration,
+) -> anyhow::Result<Verdict> {
+    let lease_ms = args.lease.map_or(0, |lease| lease.as_millis().try_into().unwrap_or(u64::MAX));
+    let order = DrillOrder { class, lease_ms, yes: args.yes };
+    let timeout = args.lease.unwrap_or(LEASE_AT_MOST) + BEYOND;
+    let until = Instant::now() + patience;
+    loop {
+        let verdict = link.ask(subject.node(), subject.worker(), Verb::Drill(order), &args.why, timeout)?;
+        match &verdict {
+            Verdict::Refused(refusal)
+                if matches!(refusal.code, RefusalCode::NotNow | RefusalCode::Busy)
+                    && Instant::now() < until =>
+            {
+                sleep(AGAIN);
+            }
+            Verdict::Refused(_) | Verdict::Outcome(_) => return Ok(verdict),
+        }
+    }
+}

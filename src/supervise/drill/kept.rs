@@ -1,0 +1,157 @@
+//! What is kept of rehearsals over a restart of the supervisor and of the host.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Core, Rehearsing, UnderWay};
+use crate::journal::{Event as Kind, Priority, Record};
+use crate::judge::Drill;
+use crate::peer::wire::{DrillReport, Rehearsal};
+use crate::store::SavedWorker;
+use crate::vocabulary::{FailureClass, Moment, NodeName, Target, UnitName, WorkerName};
+
+/// Under which name the rehearsal that is under way is kept.
+const LEASE: &str = "under way";
+
+/// What came of a rehearsal, and when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in super::super) struct Kept {
+    last: Last,
+    /// When that was, or when this supervisor has read of it …
+    at: Moment,
+    /// … and how long ago it was by then.
+    before: Duration,
+}
+
+/// What is written down.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Last {
+    class: FailureClass,
+    passed: bool,
+    why: String,
+    by: Option<String>,
+    detect_ms: Option<u64>,
+    repair_ms: Option<u64>,
+}
+
+/// The rehearsal that is under way, as it is written down.
+#[derive(Debug, Serialize, Deserialize)]
+struct Lease {
+    worker: WorkerName,
+    unit: UnitName,
+    drill: Drill,
+}
+
+/// The name that a rehearsal is kept under.
+pub(super) fn key(subject: &str, class: FailureClass) -> String {
+    format!("{subject} {class}")
+}
+
+impl Kept {
+    pub(super) fn new(report: &DrillReport, now: Moment) -> Self {
+        let ms = |us: u64| us.div_ceil(1000);
+        let last = Last {
+            class: report.class,
+            passed: report.passed,
+            why: report.why.clone(),
+            by: report.by.clone(),
+            detect_ms: report.detect_us.map(ms),
+            repair_ms: report.repair_us.map(ms),
+        };
+        Self { last, at: now, before: Duration::ZERO }
+    }
+
+    /// As it is shown; with the node if it was its supervisor.
+    pub(in super::super) fn report(&self, node: Option<&NodeName>, now: Moment) -> Rehearsal {
+        let Last { class, passed, why, by, detect_ms, repair_ms } = self.last.clone();
+        let ago = self.before + now.since(self.at);
+        let ago_ms = u64::try_from(ago.as_millis()).unwrap_or(u64::MAX);
+        Rehearsal { node: node.cloned(), class, passed, why, by, ago_ms, detect_ms, repair_ms }
+    }
+}
+
+impl Core {
+    /// Writes down what came of a rehearsal.
+    pub(super) fn keep(&self, key: &str, kept: &Kept) {
+        // A struct of plain values always serialises.
+        if let Ok(json) = serde_json::to_string(&kept.last) {
+            self.store.save_rehearsal(key, json);
+        }
+    }
+
+    /// Writes down what is under way, so that a new supervisor restores the worker.
+    pub(super) fn save_lease(&self) {
+        let lease = self.drills.under_way.as_ref().map(|UnderWay { worker, unit, drill, .. }| Lease {
+            worker: worker.clone(),
+            unit: unit.clone(),
+            drill: drill.clone(),
+        });
+        if let Ok(json) = serde_json::to_string(&lease) {
+            self.store.save_rehearsal(LEASE, json);
+        }
+    }
+
+    /// Takes over what an earlier run of the supervisor has written down under `key`. `away` is how long ago that was by the
+    /// wall clock, which is all there is after a reboot.
+    pub(in super::super) fn take_over_rehearsal(
+        &mut self,
+        key: &str,
+        saved: &SavedWorker,
+        away: Duration,
+        now: Moment,
+    ) {
+        if key == LEASE {
+            return self.take_over_lease(saved, now);
+        }
+        let Ok(last) = serde_json::from_str::<Last>(&saved.json) else { return };
+        let Some((subject, _)) = key.split_once(' ') else { return };
+        let (at, before) =
+            if saved.same_boot { (saved.saved_at_moment, Duration::ZERO) } else { (now, away) };
+        let class = last.class;
+        let kept = Kept { last, at, before };
+        match subject.parse::<Target>() {
+            Ok(target) if target.node == self.me => {
+                if let Some(worker) = self.workers.get_mut(&target.worker) {
+                    worker.rehearsed.insert(class, kept);
+                }
+            }
+            Ok(_) => {}
+            Err(_) => {
+                if let Ok(node) = subject.parse() {
+                    self.drills.nodes.insert(node, kept);
+                }
+            }
+        }
+    }
+
+    /// A rehearsal that an earlier run of this supervisor did not see through. After a reboot there is nothing to restore:
+    /// the host has started what it starts.
+    fn take_over_lease(&mut self, saved: &SavedWorker, now: Moment) {
+        let Ok(Some(lease)) = serde_json::from_str::<Option<Lease>>(&saved.json) else { return };
+        let Lease { worker: name, unit, drill } = lease;
+        if !saved.same_boot {
+            self.save_lease();
+            return;
+        }
+        let text = format!("a rehearsal of {} with {unit} was under way: it is ended", drill.class);
+        self.recorder.record(Record::local(Kind::Supervisor, Priority::Warning, self.target(&name), text));
+        if let Some(worker) = self.workers.get_mut(&name) {
+            worker.rehearsing = Some(Rehearsing { class: drill.class, policy: None });
+        }
+        let began = std::time::Instant::now();
+        let began = began.checked_sub(now.since(drill.began)).unwrap_or(began);
+        self.drills.under_way = Some(UnderWay {
+            worker: name,
+            unit,
+            drill,
+            inherited: true,
+            reply: None,
+            evidence: Vec::new(),
+            began,
+            found: None,
+            well: None,
+            deafened: began,
+        });
+    }
+}
