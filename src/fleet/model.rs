@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -51,8 +52,9 @@ pub struct Node {
     pub insecure_unsigned_write: bool,
     /// How its watchers may switch it on again.
     pub power: Option<Power>,
-    /// What is to be kept alive on it.
-    pub workers: BTreeMap<WorkerName, Worker>,
+    /// What is to be kept alive on it. Shared, since the supervisor keeps its own workers in two places, and since a map
+    /// makes room for eleven values where one is: every node knows the workers of the whole fleet.
+    pub workers: BTreeMap<WorkerName, Arc<Worker>>,
 }
 
 /// A unit that keyholder looks after.

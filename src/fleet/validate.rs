@@ -1,6 +1,7 @@
 //! How the values of the file fit together: names that must exist, values that must differ, pins that must be there.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::model::{Fleet, Grant, Lanes, Node, Right, Scope, Worker};
 use super::raw::{RawFleet, RawGrant, RawNode, RawScope, RawWorker};
@@ -168,13 +169,14 @@ fn build_node(node: &RawNode, redis: bool) -> Option<Node> {
     })
 }
 
-fn build_worker(worker: &RawWorker, redis: bool) -> Option<(WorkerName, Worker)> {
+fn build_worker(worker: &RawWorker, redis: bool) -> Option<(WorkerName, Arc<Worker>)> {
     let unit = worker.unit.as_ref()?.value.clone();
     let (lane, blast_radius, policy) = (worker.lane, worker.blast_radius, worker.policy.clone());
     let stuck = worker.care.stuck.clone();
     // A lane's own queue is looked at without a word only where there is a Redis to look into.
     let delivery_gap = worker.care.delivery_gap.clone().filter(|_| redis);
-    Some((worker.parsed.clone()?, Worker { unit, lane, blast_radius, policy, stuck, delivery_gap }))
+    let built = Worker { unit, lane, blast_radius, policy, stuck, delivery_gap };
+    Some((worker.parsed.clone()?, Arc::new(built)))
 }
 
 fn build_grant(grant: &RawGrant) -> Option<Grant> {

@@ -12,7 +12,7 @@ use super::vitals::{Reading, Sign, Signs};
 use crate::vocabulary::{Moment, Target};
 
 /// How many things that happened one chapter holds. A fall and its repair are about eight, so a tape shows four to eight
-/// of them; 1,000 workers that all fell as often hold 5 MB.
+/// of them. Full, it weighs 10 kB (`tests/bench/watch`), most of it looks at the unit; a worker that never fell needs 1 kB.
 const CHAPTER: usize = 32;
 
 /// What is known of a worker at one moment, from which a replay can go on.
@@ -31,8 +31,9 @@ pub struct Known {
 /// The tape of one worker.
 #[derive(Debug, Clone, Default)]
 pub struct Tape {
-    before: Option<Chapter>,
-    now: Option<Chapter>,
+    // Boxed: most workers never get to a second chapter.
+    before: Option<Box<Chapter>>,
+    now: Option<Box<Chapter>>,
     crowd: Crowd,
     /// How many readings in a row said the same, by sign.
     rows: [Row; 3],
@@ -78,7 +79,7 @@ impl Tape {
         }
         if self.now.as_ref().is_none_or(|chapter| chapter.happened.len() >= CHAPTER) {
             let fresh = Chapter { at: now, crowd: self.crowd, known: known(), happened: Vec::new() };
-            self.before = self.now.replace(fresh);
+            self.before = self.now.replace(Box::new(fresh));
         }
         if let Some(chapter) = &mut self.now {
             chapter.happened.push((now, None, what));
@@ -88,7 +89,7 @@ impl Tape {
     /// Takes down that time alone is about to change something, unless something else has just happened as well.
     pub fn time(&mut self, now: Moment, known: impl FnOnce() -> Known) {
         let fresh = |chapter: &Chapter| chapter.happened.last().is_some_and(|(at, _, _)| *at == now);
-        if !self.now.as_ref().is_some_and(fresh) {
+        if !self.now.as_deref().is_some_and(fresh) {
             self.note(Happened::Time, now, known);
         }
     }

@@ -58,7 +58,8 @@ pub(super) enum Done {
 pub(super) struct Core {
     pub(super) me: NodeName,
     pub(super) fleet: Arc<Fleet>,
-    pub(super) workers: BTreeMap<WorkerName, Worker>,
+    /// Boxed: a map makes room for eleven values where six are, and these are large.
+    pub(super) workers: BTreeMap<WorkerName, Box<Worker>>,
     pub(super) neighbours: BTreeMap<NodeName, Neighbour>,
     pub(super) host: Host,
     pub(super) host_since: Moment,
@@ -400,14 +401,14 @@ impl Core {
                     worker.adopt(spec);
                     worker
                 }
-                Some(_) | None => Worker::new(spec, WorkerState::default(), now),
+                Some(_) | None => Box::new(Worker::new(spec, WorkerState::default(), now)),
             };
             self.workers.insert(name, worker);
         }
         self.fleet = fleet;
         self.watch_units();
-        let lane = |(name, worker): (&WorkerName, &Worker)| Some((name.clone(), worker.spec.lane?));
-        self.lanes.send_replace(self.workers.iter().filter_map(lane).collect());
+        let lanes = self.workers.iter().filter_map(|(name, worker)| Some((name.clone(), worker.spec.lane?)));
+        self.lanes.send_replace(lanes.collect());
         self.plan.send_replace(self.looks());
         for worker in self.workers.values() {
             self.systemd.look(&worker.spec.unit);

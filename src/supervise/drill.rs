@@ -228,7 +228,7 @@ impl Core {
         if under_way.drill.found && !found {
             under_way.found = Some(Instant::now());
             let took = human(under_way.began.elapsed());
-            let why = self.workers.get(name).map(Worker::why).unwrap_or_default();
+            let why = self.workers.get(name).map(|worker| worker.why()).unwrap_or_default();
             under_way.evidence.push(format!("its detector found it after {took}: {why}"));
         }
         if let Some(by) = under_way.drill.helped.as_ref().filter(|_| !helped) {
@@ -260,7 +260,10 @@ impl Core {
     pub(super) fn inherit(&mut self, name: &WorkerName, now: Moment) {
         let known = |worker: &Worker| !matches!(worker.health, Health::Unknown(_));
         let Some(drill) = self.drills.under_way.as_mut() else { return };
-        if drill.inherited && drill.worker == *name && self.workers.get(name).is_some_and(known) {
+        if drill.inherited
+            && drill.worker == *name
+            && self.workers.get(name).is_some_and(|worker| known(worker))
+        {
             drill.inherited = false;
             self.cue(name, Cue::Inherited, now);
         }

@@ -34,8 +34,8 @@ impl Core {
 
     /// How many workers are left alone because most of this node's make no progress.
     pub(super) fn braked(&self) -> usize {
-        let braked = |worker: &&Worker| matches!(worker.state.phase, Phase::Waiting { why: Wait::Brake, .. });
-        self.workers.values().filter(braked).count()
+        let braked = |worker: &Worker| matches!(worker.state.phase, Phase::Waiting { why: Wait::Brake, .. });
+        self.workers.values().filter(|worker| braked(worker)).count()
     }
 
     /// One cause that keeps the progress of several workers from being seen, such as Redis.

@@ -358,6 +358,6 @@ fn take_over(core: &mut Core, fleet: &Fleet, loaded: &Loaded, now: Moment) {
                 WorkerState::default()
             }
         };
-        core.workers.insert(name.clone(), Worker::new(spec.clone(), state, now));
+        core.workers.insert(name.clone(), Box::new(Worker::new(spec.clone(), state, now)));
     }
 }

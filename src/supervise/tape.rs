@@ -1,5 +1,6 @@
 //! What a worker's judge is told, taken down as it is told it, for `keyholder explain --record`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::core::salt;
@@ -51,7 +52,7 @@ impl Worker {
     }
 
     /// The fleet file describes it anew. What was seen by other limits counts no more.
-    pub(super) fn adopt(&mut self, spec: Spec) {
+    pub(super) fn adopt(&mut self, spec: Arc<Spec>) {
         if spec != self.spec {
             self.tape.rewind();
             self.signs = Signs::default();
@@ -62,7 +63,7 @@ impl Worker {
     /// What was taken down, as a log that can be replayed.
     pub(super) fn log(&self, node: &NodeName, name: &WorkerName) -> Vec<Line> {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let Spec { policy, blast_radius, stuck, delivery_gap, .. } = &self.spec;
+        let Spec { policy, blast_radius, stuck, delivery_gap, .. } = &*self.spec;
         let gap = delivery_gap.as_ref();
         let care = Care {
             older_than_ms: stuck.as_ref().map(|stuck| ms(stuck.older_than)),

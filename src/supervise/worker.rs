@@ -1,6 +1,7 @@
 //! One worker of this node: what was seen of it, what is in hand, and how both read to a person.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -23,7 +24,7 @@ use crate::vocabulary::{
 
 /// A worker as the supervisor's loop owns it.
 pub(super) struct Worker {
-    pub(super) spec: Spec,
+    pub(super) spec: Arc<Spec>,
     pub(super) state: WorkerState,
     pub(super) seen: Observation,
     /// Signs of progress beside the unit's state.
@@ -75,7 +76,7 @@ pub(super) struct Waiter {
 }
 
 impl Worker {
-    pub(super) fn new(spec: Spec, state: WorkerState, now: Moment) -> Self {
+    pub(super) fn new(spec: Arc<Spec>, state: WorkerState, now: Moment) -> Self {
         let blind = "not looked at yet".to_owned();
         Self {
             spec,
@@ -115,7 +116,7 @@ impl Worker {
 
     /// What decisions about it depend on.
     pub(super) fn terms(&self, salt: u64, crowd: Crowd) -> Terms<'_> {
-        let Spec { blast_radius, .. } = &self.spec;
+        let Spec { blast_radius, .. } = &*self.spec;
         Terms { policy: self.policy(), salt, blast_radius: *blast_radius, rungs: rungs(&self.spec), crowd }
     }
 

@@ -22,7 +22,7 @@ fn lane(more: &str) -> String {
 
 fn worker(text: &str, name: &str) -> Worker {
     let fleet = load(text).unwrap_or_else(|problems| panic!("{problems}in\n{text}")).fleet;
-    fleet.nodes[&"mars".parse().unwrap()].workers[&name.parse().unwrap()].clone()
+    fleet.nodes[&"mars".parse().unwrap()].workers[&name.parse().unwrap()].as_ref().clone()
 }
 
 fn command(argv: &[&str], user: &str, timeout: Duration) -> Command {

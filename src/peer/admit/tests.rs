@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::*;
 use crate::fleet::{BlastRadius, Grant, Node, Policy, Scope, Worker};
@@ -23,7 +24,7 @@ fn node(watched_by: &[&str]) -> Node {
         disabled: false,
         insecure_unsigned_write: false,
         power: None,
-        workers: ["write", "agent"].map(|name| (name.parse().unwrap(), worker())).into(),
+        workers: ["write", "agent"].map(|name| (name.parse().unwrap(), Arc::new(worker()))).into(),
     }
 }
 

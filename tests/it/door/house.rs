@@ -83,7 +83,7 @@ fn node(address: SocketAddr, pins: &[Pin], watched_by: &[&str]) -> Node {
         disabled: false,
         insecure_unsigned_write: false,
         power: None,
-        workers: ["write", "read", "secret"].map(|n| (worker(n), unit(n))).into(),
+        workers: ["write", "read", "secret"].map(|n| (worker(n), Arc::new(unit(n)))).into(),
     }
 }
 
