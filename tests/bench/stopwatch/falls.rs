@@ -53,7 +53,9 @@ impl<'a> Act<'a> {
                 signal(pipe, Signal::SIGSTOP);
                 let mut server = TcpStream::connect(redis).unwrap();
                 let at = monotonic();
-                assert!(ask(&mut server, &format!("LPUSH {queue} a b c")).starts_with(':'));
+                // Work that was never there before: the same again would be told from the last only by when it came.
+                let work = at.as_micros();
+                assert!(ask(&mut server, &format!("LPUSH {queue} {work}")).starts_with(':'));
                 at
             }
         }

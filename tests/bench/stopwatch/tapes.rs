@@ -1,4 +1,5 @@
-//! What the tapes of a node's workers weigh when all of them are full: every worker fell and was repaired again and again.
+//! What the tapes of a node's workers weigh: when every worker has only been seen to run, and when all tapes are full because
+//! every worker fell and was repaired again and again.
 
 use keyholder::judge::log::Happened;
 use keyholder::judge::tape::{Known, Tape};
@@ -13,13 +14,17 @@ use super::cost::Sample;
 /// More than a tape keeps.
 const FALLS: u64 = 12;
 
-/// Prints by how many kB of anonymous memory this process grew.
+/// Prints by how many kB of anonymous memory this process grew for the short ones, and then for the full ones.
 pub(super) fn weigh(workers: u32) {
-    let before = Sample::of(std::process::id()).anon;
-    let tapes: Vec<Tape> = (0..workers).map(|_| full()).collect();
-    let after = Sample::of(std::process::id()).anon;
-    assert!(tapes.iter().all(|tape| format!("{tape:?}").contains("start-limit")), "the tapes are there");
-    println!("{}", after - before);
+    let weight = |falls: u64| {
+        let before = Sample::of(std::process::id()).anon;
+        let tapes: Vec<Tape> = (0..workers).map(|_| tape(falls)).collect();
+        let after = Sample::of(std::process::id()).anon;
+        // Kept, so that the next ones do not move into their place.
+        std::mem::forget(tapes);
+        after - before
+    };
+    println!("{} {}", weight(0), weight(FALLS));
 }
 
 fn unit(active: ActiveState, sub: &str) -> Observation {
@@ -37,10 +42,18 @@ fn unit(active: ActiveState, sub: &str) -> Observation {
     })
 }
 
-fn full() -> Tape {
+fn tape(falls: u64) -> Tape {
     let mut tape = Tape::default();
-    for fall in 0..FALLS {
-        let run = || "0123456789abcdef0123456789abcdef".parse().unwrap();
+    let run = || "0123456789abcdef0123456789abcdef".parse().unwrap();
+    let known = |now| Known {
+        host: Host::Running,
+        seen: unit(ActiveState::Active, "running"),
+        signs: Signs::default(),
+        state: WorkerState { relaunches: vec![now; 3], ..WorkerState::default() },
+    };
+    let up = Happened::Seen(Box::new(unit(ActiveState::Active, "running")));
+    tape.note(up, Moment::from_millis(0), || known(Moment::from_millis(0)));
+    for fall in 0..falls {
         let story = [
             Happened::Seen(Box::new(unit(ActiveState::Failed, "failed"))),
             Happened::Acted(Remedy::Relaunch),
@@ -52,12 +65,7 @@ fn full() -> Tape {
         ];
         for (step, what) in (0..).zip(story) {
             let now = Moment::from_millis(fall * 10_000 + step);
-            tape.note(what, now, || Known {
-                host: Host::Running,
-                seen: unit(ActiveState::Active, "running"),
-                signs: Signs::default(),
-                state: WorkerState { relaunches: vec![now; 3], ..WorkerState::default() },
-            });
+            tape.note(what, now, || known(now));
         }
     }
     tape
