@@ -27,6 +27,7 @@ mod lanehouse;
 mod laneroot;
 mod lanes;
 mod network;
+mod nodefalls;
 mod orders;
 mod paths;
 mod peerside;
