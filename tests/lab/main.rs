@@ -11,6 +11,7 @@
 )]
 
 mod boot;
+mod calm;
 mod clock;
 mod death;
 mod degraded;
