@@ -115,6 +115,28 @@ impl Raw {
         matches!(self.active.as_str(), "inactive" | "failed") && self.job == 0
     }
 
+    /// Whether this is a unit that PID 1 had dropped from its memory after it stopped as `known` says, and has loaded anew:
+    /// it shows no run at all. It has not run since, or it would show that.
+    pub(super) fn forgotten(&self, known: &Self) -> bool {
+        let bare = self.invocation.is_none() && self.inactive_exit == 0;
+        self.active == "inactive" && self.job == 0 && bare && known.down() && known.invocation.is_some()
+    }
+
+    /// The same with what is known of the run that PID 1 has forgotten.
+    pub(super) fn remembering(self, known: &Self) -> Self {
+        Self {
+            result: known.result.clone(),
+            invocation: known.invocation,
+            inactive_exit: known.inactive_exit,
+            active_enter: known.active_enter,
+            active_exit: known.active_exit,
+            main_exit: known.main_exit,
+            main_code: known.main_code,
+            main_status: known.main_status,
+            ..self
+        }
+    }
+
     /// Whether systemd restarts it by itself in some case.
     pub(super) fn restarts_itself(&self) -> bool {
         !matches!(self.restart.as_str(), "no" | "")

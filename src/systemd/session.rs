@@ -29,6 +29,10 @@ const RELOADING: Duration = Duration::from_secs(100);
 const SAFETY_POLL: Duration = Duration::from_secs(10);
 /// How many units are read at once. The bus allows 128 unanswered calls per connection.
 const WINDOW: usize = 16;
+/// How many units are pinned in PID 1's memory at most. For each of them PID 1 adds a match rule of its own to the bus, and
+/// the bus allows a connection 512; PID 1 answers the 513th by leaving the bus, for everybody (measured on 252). The rest
+/// is for others. A unit that is not pinned is known just as well while somebody watches; see [`Raw::forgotten`].
+const PINNED: usize = 256;
 /// How long PID 1 may be away from the bus before the bus counts as lost. A re-executed PID 1 is back within 50 ms.
 const ABSENCE: Duration = Duration::from_secs(1);
 /// Messages that zbus keeps for us between two turns of the loop.
@@ -83,6 +87,8 @@ pub(super) struct Session {
     to_read: VecDeque<UnitName>,
     reading: BTreeSet<UnitName>,
     again: BTreeSet<UnitName>,
+    /// Units that PID 1 was asked to keep in its memory.
+    pinned: BTreeSet<UnitName>,
     orders: Vec<(u64, Order)>,
     acts: Vec<(u64, Act)>,
     /// For orders and acts alike.
@@ -125,6 +131,7 @@ impl Session {
             to_read: VecDeque::new(),
             reading: BTreeSet::new(),
             again: BTreeSet::new(),
+            pinned: BTreeSet::new(),
             orders: Vec::new(),
             acts: Vec::new(),
             next_order: 0,
@@ -274,7 +281,9 @@ impl Session {
         let units = hub.units.borrow_and_update().clone();
         let (new, gone) = hub.table.watch(&units);
         for unit in gone {
-            self.send(message::unpin(&unit), None);
+            if self.pinned.remove(&unit) {
+                self.send(message::unpin(&unit), None);
+            }
         }
         for unit in new {
             self.pin_and_read(&unit);
@@ -282,7 +291,9 @@ impl Session {
     }
 
     fn pin_and_read(&mut self, unit: &UnitName) {
-        self.send(message::pin(unit), None);
+        if self.pinned.len() < PINNED && self.pinned.insert(unit.clone()) {
+            self.send(message::pin(unit), None);
+        }
         self.want(unit);
     }
 

@@ -107,7 +107,10 @@ impl Table {
         let proper = raw.id.parse::<UnitName>().map_or_else(|_| path::of(unit), |id| path::of(&id));
         let moved = entry.path != proper;
         entry.path = proper;
-        entry.raw = Some(raw);
+        entry.raw = Some(match &entry.raw {
+            Some(known) if raw.forgotten(known) => raw.remembering(known),
+            Some(_) | None => raw,
+        });
         if moved {
             self.index();
         }

@@ -1,6 +1,6 @@
-//! The stopwatch of `tests/bench/relaunch`: everything that has to be measured closer than a shell can. Each command
-//! prints numbers (microseconds, unless it says otherwise) and nothing else. All nodes of the lab run on one kernel, so
-//! that times taken in different nodes can be compared.
+//! The stopwatch of `tests/bench/relaunch` and `tests/bench/watch`: everything that has to be measured closer than a shell
+//! can. Each command prints numbers (microseconds, unless it says otherwise) and nothing else. All nodes of the lab run on
+//! one kernel, so that times taken in different nodes can be compared.
 
 // A measuring tool stops at the first surprise, with the whole story.
 #![allow(
@@ -19,11 +19,22 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use keyholder::peer::wire::{Class, ClientFrame, Hello, Request, ServerFrame, Verb, WorkerReport};
+use keyholder::peer::wire::{
+    Class, ClientFrame, Hello, NodeReport, NodeState, Request, ServerFrame, Verb, WorkerReport,
+};
 use keyholder::vocabulary::{BootNonce, FleetHash, ReqId};
 use nix::sys::signal::{Signal, kill};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
+
+#[path = "stopwatch/cost.rs"]
+mod cost;
+#[path = "stopwatch/falls.rs"]
+mod falls;
+#[path = "stopwatch/swarm.rs"]
+mod swarm;
+#[path = "stopwatch/tapes.rs"]
+mod tapes;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -37,18 +48,47 @@ fn main() -> ExitCode {
         ["respawn", file, cgroup] => respawn(file, cgroup),
         ["healthy", socket, node, worker] => healthy(socket, node, worker),
         ["knowledge", socket, node, worker, cgroup] => knowledge(socket, node, worker, cgroup),
-        ["idle", pid, seconds] => idle(pid, seconds.parse().unwrap()),
+        ["idle", pid, seconds] => cost::idle(number(pid), number(seconds).into()),
+        ["falls", socket, node, worker, rounds, act @ ..] => match falls::Act::of(act) {
+            Some(act) => falls::worker(socket, node, worker, number(rounds), &act),
+            None => return usage(),
+        },
+        ["cable", socket, node, rounds, netns, port] => {
+            falls::cable(socket, node, number(rounds), netns, port);
+        }
+        ["killed", socket, node, worker, rounds, cgroup] => {
+            falls::killed(socket, node, worker, number(rounds), cgroup);
+        }
+        ["deaf", socket, node, rounds, lab] => falls::deaf(socket, node, number(rounds), lab),
+        ["beat", file] => falls::beat(file),
+        ["beats", directory, workers] => falls::beats(directory, number(workers)),
+        ["drain", redis, queue] => falls::drain(redis, queue),
+        ["swarm", directory, binary, unit, seconds, busy, sizes @ ..] if !sizes.is_empty() => {
+            let sizes: Vec<u8> = sizes.iter().map(|size| size.parse().unwrap()).collect();
+            swarm::run(directory, binary, unit, number(seconds), number(busy), &sizes);
+        }
+        ["tapes", workers] => tapes::weigh(number(workers)),
         // `cargo bench` calls it like this; a test run must not trip over it.
         [] | ["--bench"] => {}
-        _ => {
-            eprintln!(
-                "usage: stopwatch time CMD... | floor UNIT | beacon FILE | respawn FILE CGROUP\n\
-                 \x20      | healthy SOCKET NODE WORKER | knowledge SOCKET NODE WORKER CGROUP | idle PID SECONDS"
-            );
-            return ExitCode::from(2);
-        }
+        _ => return usage(),
     }
     ExitCode::SUCCESS
+}
+
+fn usage() -> ExitCode {
+    eprintln!(
+        "usage: stopwatch time CMD... | floor UNIT | beacon FILE | respawn FILE CGROUP | idle PID SECONDS\n\
+         \x20      | healthy SOCKET NODE WORKER | knowledge SOCKET NODE WORKER CGROUP\n\
+         \x20      | falls SOCKET NODE WORKER ROUNDS (kill CGROUP | stop CGROUP | starve CGROUP REDIS QUEUE)\n\
+         \x20      | cable SOCKET NODE ROUNDS NETNS PORT | killed SOCKET NODE WORKER ROUNDS CGROUP\n\
+         \x20      | deaf SOCKET NODE ROUNDS LAB | beat FILE | beats DIR WORKERS | drain REDIS QUEUE\n\
+         \x20      | swarm DIR BINARY UNIT SECONDS BUSY SIZE... | tapes WORKERS"
+    );
+    ExitCode::from(2)
+}
+
+fn number(text: &str) -> u32 {
+    text.parse().unwrap_or_else(|_| panic!("{text:?} is no number"))
 }
 
 fn micros(took: Duration) {
@@ -120,19 +160,19 @@ fn beacon(file: &str) {
     }
 }
 
-/// Ends the one process of a unit the hard way; the moment just before.
-fn sigkill(cgroup: &str) -> Duration {
+/// Sends the one process of a unit a signal; the moment just before.
+fn signal(cgroup: &str, signal: Signal) -> Duration {
     let procs = fs::read_to_string(Path::new(cgroup).join("cgroup.procs")).unwrap();
     let pid: i32 = procs.trim().parse().unwrap_or_else(|_| panic!("not one process in {cgroup}: {procs:?}"));
     let at = monotonic();
-    kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    kill(Pid::from_raw(pid), signal).unwrap();
     at
 }
 
 /// From SIGKILL until the next beacon: the worker's own first instruction, not somebody's opinion of it.
 fn respawn(file: &str, cgroup: &str) {
     let before = fs::read_to_string(file).unwrap();
-    let killed = sigkill(cgroup);
+    let killed = signal(cgroup, Signal::SIGKILL);
     let started = loop {
         let now = fs::read_to_string(file).unwrap();
         if now != before {
@@ -153,7 +193,7 @@ fn healthy(socket: &str, node: &str, worker: &str) {
 fn knowledge(socket: &str, node: &str, worker: &str, cgroup: &str) {
     let mut watch = Watch::open(socket);
     watch.until(node, worker, Class::Healthy);
-    let killed = sigkill(cgroup);
+    let killed = signal(cgroup, Signal::SIGKILL);
     watch.until(node, worker, Class::Dead);
     let known = monotonic();
     // The next round wants to begin with a healthy worker.
@@ -231,32 +271,31 @@ impl Watch {
             }
         }
     }
-}
 
-/// What a process costs while nothing happens: resident kB, anonymous kB, CPU microseconds, wake-ups.
-fn idle(pid: &str, seconds: u64) {
-    let field = |name: &str| -> u64 {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-        line.trim().trim_end_matches(" kB").parse().unwrap()
-    };
-    let threads = || {
-        fs::read_dir(format!("/proc/{pid}/task"))
-            .unwrap()
-            .map(|task| task.unwrap().path())
-            .collect::<Vec<_>>()
-    };
-    // Ticks of utime and stime are 10 ms each; the scheduler counts in nanoseconds.
-    let cpu = || -> u64 {
-        let ran = |task: &Path| -> u64 {
-            let stat = fs::read_to_string(task.join("schedstat")).unwrap();
-            stat.split(' ').next().unwrap().parse().unwrap()
-        };
-        threads().iter().map(|task| ran(task)).sum()
-    };
-    let (cpu_before, woken_before) = (cpu(), field("voluntary_ctxt_switches:"));
-    std::thread::sleep(Duration::from_secs(seconds));
-    let used = (cpu() - cpu_before) / 1000;
-    let woken = field("voluntary_ctxt_switches:") - woken_before;
-    println!("{} {} {used} {woken} {}", field("VmRSS:"), field("RssAnon:"), threads().len());
+    /// Follows what is pushed until the node is in this state.
+    fn until_node(&mut self, node: &str, state: NodeState) {
+        self.until_report(node, &format!("{state:?}"), |report| report.state == state);
+    }
+
+    /// Follows what is pushed until the node is described by a supervisor that began after `fell`: it has seen nothing for
+    /// longer than that.
+    fn until_new_run(&mut self, node: &str, fell: Duration) {
+        self.until_report(node, "in a new run", |report| {
+            let young = |worker: &WorkerReport| u128::from(worker.for_ms) <= (monotonic() - fell).as_millis();
+            report.state == NodeState::Up && report.workers.iter().all(young)
+        });
+    }
+
+    fn until_report(&mut self, node: &str, what: &str, wanted: impl Fn(&NodeReport) -> bool) {
+        let start = Instant::now();
+        loop {
+            assert!(start.elapsed() < DEADLINE, "{node} not {what} within {DEADLINE:?}");
+            if let ServerFrame::Snapshot(report) = self.next()
+                && report.node.as_str() == node
+                && wanted(&report)
+            {
+                return;
+            }
+        }
+    }
 }

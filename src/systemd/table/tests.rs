@@ -1,4 +1,5 @@
 use super::*;
+use crate::vocabulary::InvocationId;
 
 fn unit(name: &str) -> UnitName {
     name.parse().unwrap()
@@ -110,4 +111,25 @@ fn the_bus_and_the_host_come_first_and_the_host_only_when_it_changes() {
     table.tell_host(HostState::Running);
     assert_eq!(told(&mut table), Vec::<String>::new());
     assert_eq!(table.host(), Some(HostState::Running));
+}
+
+#[test]
+fn what_pid1_forgets_of_a_stopped_unit_is_remembered_until_it_runs_again() {
+    let mut table = watching(&["a.service"]);
+    let a = unit("a.service");
+    let run = |byte| Some(InvocationId::from_bytes([byte; 16]));
+    let stopped =
+        Raw { invocation: run(1), inactive_exit: 5, active_exit: 9, ..raw("a.service", "inactive") };
+    table.replace(&a, Raw { invocation: run(1), inactive_exit: 5, ..raw("a.service", "active") });
+    table.replace(&a, stopped.clone());
+    told(&mut table);
+    // Collected, and loaded anew because somebody asked.
+    table.replace(&a, raw("a.service", "inactive"));
+    assert!(!table.has_news(), "the stop that was seen has not become a unit that never ran");
+    assert_eq!(table.raw(&a), Some(&stopped));
+    table.replace(&a, Raw { load: "masked".to_owned(), ..raw("a.service", "inactive") });
+    assert_eq!(told(&mut table), ["a.service Inactive"]);
+    let again = Raw { invocation: run(2), inactive_exit: 12, ..raw("a.service", "active") };
+    table.replace(&a, again.clone());
+    assert_eq!(table.raw(&a), Some(&again));
 }

@@ -1,0 +1,64 @@
+//! What the tapes of a node's workers weigh when all of them are full: every worker fell and was repaired again and again.
+
+use keyholder::judge::log::Happened;
+use keyholder::judge::tape::{Known, Tape};
+use keyholder::judge::{
+    ActiveState, Ending, Host, LoadState, Observation, Reading, Sign, Signs, StopCause, UnitSnapshot,
+    WorkerState,
+};
+use keyholder::vocabulary::{Moment, Remedy};
+
+use super::cost::Sample;
+
+/// More than a tape keeps.
+const FALLS: u64 = 12;
+
+/// Prints by how many kB of anonymous memory this process grew.
+pub(super) fn weigh(workers: u32) {
+    let before = Sample::of(std::process::id()).anon;
+    let tapes: Vec<Tape> = (0..workers).map(|_| full()).collect();
+    let after = Sample::of(std::process::id()).anon;
+    assert!(tapes.iter().all(|tape| format!("{tape:?}").contains("start-limit")), "the tapes are there");
+    println!("{}", after - before);
+}
+
+fn unit(active: ActiveState, sub: &str) -> Observation {
+    Observation::Unit(UnitSnapshot {
+        load: LoadState::Loaded,
+        active,
+        sub: sub.to_owned(),
+        result: "start-limit-hit".to_owned(),
+        invocation: Some("0123456789abcdef0123456789abcdef".parse().unwrap()),
+        job: false,
+        refuse_manual_start: false,
+        restarts_itself: false,
+        stop: StopCause::ByItself,
+        exit: Some("exit code 1, after it had run for a while".to_owned()),
+    })
+}
+
+fn full() -> Tape {
+    let mut tape = Tape::default();
+    for fall in 0..FALLS {
+        let run = || "0123456789abcdef0123456789abcdef".parse().unwrap();
+        let story = [
+            Happened::Seen(Box::new(unit(ActiveState::Failed, "failed"))),
+            Happened::Acted(Remedy::Relaunch),
+            Happened::Seen(Box::new(unit(ActiveState::Activating, "start"))),
+            Happened::Seen(Box::new(unit(ActiveState::Active, "running"))),
+            Happened::Done(Ending::Started(run())),
+            Happened::read(Sign::Beat, Reading::Mark(fall)),
+            Happened::Time,
+        ];
+        for (step, what) in (0..).zip(story) {
+            let now = Moment::from_millis(fall * 10_000 + step);
+            tape.note(what, now, || Known {
+                host: Host::Running,
+                seen: unit(ActiveState::Active, "running"),
+                signs: Signs::default(),
+                state: WorkerState { relaunches: vec![now; 3], ..WorkerState::default() },
+            });
+        }
+    }
+    tape
+}
