@@ -112,7 +112,7 @@ impl Core {
             Some((RefusalCode::NotNow, format!("a rehearsal of {other} is under way; one at a time")))
         } else {
             self.what_is_amiss(None, now).map(|what| {
-                let text = format!("the fleet is degraded, and nothing is broken on purpose then: {what}");
+                let text = format!("the fleet is degraded, and nothing is broken on purpose then: {what}; see to that first, or ask with --wait");
                 (RefusalCode::NotNow, text)
             })
         };
