@@ -118,7 +118,8 @@ Next: the same fleet.yaml on every node, 'systemctl reload keyholder' after each
     keyholder doctor            is everything as it should be, and do the peers accept us?
     keyholder status            the fleet as this node sees it
     keyholder matrix            what would be seen and repaired, and what not
-    keyholder drill NODE/WORKER --class dead     rehearse it, from the host next door: a way back never walked is none
+    keyholder drill --all       rehearse it now: a way back that was never walked is none; from now on
+                                keyholder-drill.timer does so each night (never with a critical worker)
 NEXT
 }
 

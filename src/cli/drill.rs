@@ -117,16 +117,13 @@ fn lease(text: &str) -> Result<Duration, String> {
 /// rehearsal that failed is exit code 1 and no error.
 pub fn run(args: DrillArgs) -> anyhow::Result<ExitCode> {
     let given = args.target.clone().zip(args.class);
-    let given = given.map(|(subject, class)| (subject, FailureClass::from(class)));
-    if let Some((subject, class)) = &given
-        && (*class == FailureClass::SupervisorDead) == subject.worker().is_some()
-    {
-        return Err(misplaced(subject, *class).into());
+    if let Some((subject, class)) = given.map(|(subject, class)| (subject, FailureClass::from(class))) {
+        if (class == FailureClass::SupervisorDead) == subject.worker().is_some() {
+            return Err(misplaced(&subject, class).into());
+        }
+        return one(&mut args.link.open()?, &args, &subject, class);
     }
     let mut link = args.link.open()?;
-    if let Some((subject, class)) = given {
-        return one(&mut link, &args, &subject, class);
-    }
     let fleet = Fleet::load(&args.fleet).context("the fleet file is not valid")?.fleet;
     let here = link.server().node.clone();
     let verdict = link.ask(&here, None, Verb::Fleet {}, &args.why, QUESTION_DEADLINE)?;

@@ -55,8 +55,9 @@ pub async fn last_lines(
     run(Path::new(JOURNALCTL), &argv(unit, invocation, n), usize::from(n), DEADLINE).await
 }
 
-/// Stands for the last line that a unit's own processes wrote in this boot, whatever it says; `None` if there is none. What
-/// PID 1 says about the unit is no sign of its life and does not count.
+/// Stands for the last line that a unit's own processes wrote, whatever it says; `None` if there is none. What PID 1 says about
+/// the unit is no sign of its life and does not count. A line from before a reboot stands still like any other old one, and
+/// asking for this boot's only would ask the kernel for its id, which reads as the host's in a sandbox within a container.
 ///
 /// # Errors
 /// As [`last_lines`].
@@ -64,7 +65,7 @@ pub async fn last_lines(
 /// # Cancel safety
 /// Dropping the future kills the child.
 pub async fn last_mark(unit: &UnitName) -> Result<Option<u64>, ReadError> {
-    let mut argv = ["--no-pager", "--quiet", "--boot", "--lines=1"].map(str::to_owned).to_vec();
+    let mut argv = ["--no-pager", "--quiet", "--lines=1"].map(str::to_owned).to_vec();
     // Whatever fields are chosen, the place in the journal is told with them.
     argv.extend(["--output=export", "--output-fields=_PID"].map(str::to_owned));
     argv.push(format!("_SYSTEMD_UNIT={unit}"));

@@ -333,7 +333,7 @@ pub enum Hindrance {
     UnderWay(String),
     /// Something else is broken already.
     #[error(
-        "the fleet is degraded, and nothing is broken on purpose then: {0}; see to that first, or ask with --wait"
+        "the fleet is degraded, and nothing is broken on purpose then: {0}; see to that first, or --wait"
     )]
     Degraded(String),
     /// The worker itself is not well.

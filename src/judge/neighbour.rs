@@ -75,17 +75,23 @@ pub struct Blackout {
     pub alone: bool,
     /// How many watchers come before this one.
     pub rank: u32,
+    /// How many of those answer this one: they know as much, and see to it.
+    pub able: u32,
 }
 
 /// How much later each further watcher runs the `power` command.
 const POWER_STEP: Duration = Duration::from_secs(20);
+/// How much later for each that answers and will have run it. The host needs its time to boot, and a second command in the
+/// middle of that may switch it off again.
+const POWER_DONE: Duration = Duration::from_secs(600);
 
 /// Whether a watcher is to switch the node on now, or when to look again; none if it must not.
 pub fn power(blackout: Blackout, after: Duration) -> Option<Duration> {
     if blackout.reached_by_others || blackout.alone {
         return None;
     }
-    Some((after + POWER_STEP * blackout.rank).saturating_sub(blackout.for_))
+    let turn = POWER_STEP * blackout.rank + POWER_DONE * blackout.able;
+    Some((after + turn).saturating_sub(blackout.for_))
 }
 
 #[cfg(test)]
@@ -150,10 +156,17 @@ mod tests {
     #[test]
     fn power_needs_everybody_to_agree_that_nobody_is_there() {
         let after = Duration::from_secs(30);
-        let dark =
-            Blackout { for_: Duration::from_secs(30), reached_by_others: false, alone: false, rank: 0 };
+        let dark = Blackout {
+            for_: Duration::from_secs(30),
+            reached_by_others: false,
+            alone: false,
+            rank: 0,
+            able: 0,
+        };
         assert_eq!(power(dark, after), Some(Duration::ZERO));
         assert_eq!(power(Blackout { rank: 1, ..dark }, after), Some(POWER_STEP));
+        let done = Blackout { rank: 1, able: 1, ..dark };
+        assert_eq!(power(done, after), Some(POWER_STEP + POWER_DONE), "the first one has seen to it");
         assert_eq!(power(Blackout { reached_by_others: true, ..dark }, after), None);
         assert_eq!(power(Blackout { alone: true, ..dark }, after), None);
     }

@@ -190,6 +190,15 @@ pub async fn connect_local(path: &Path, deadline: Duration) -> Result<(Link, Eve
     Ok(link::start(channel, theirs))
 }
 
+/// Whether the peer's host says anything at all when it is called: its kernel takes connections for a supervisor that hangs,
+/// and refuses them where there is none. The caller sets the deadline.
+pub(super) async fn host_answers(to: &Endpoint) -> bool {
+    match dial(to).await.map_err(|error| not_connected(to.address, &error)) {
+        Ok(_) => true,
+        Err(error) => error.state() == NodeState::SupervisorDead,
+    }
+}
+
 async fn dial(to: &Endpoint) -> io::Result<TcpStream> {
     if let Some(from) = to.from.filter(|from| from.is_ipv4() == to.address.is_ipv4()) {
         let socket = socket(to.address)?;

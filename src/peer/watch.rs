@@ -11,7 +11,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::client::{ConnectError, Endpoint, Events, Link, LinkError, connect};
+use super::client::{self, ConnectError, Endpoint, Events, Link, LinkError, connect};
 use super::identity::Identity;
 use super::wire::{Hello, NodeReport, NodeState, Request, ServerFrame, Verb, Verdict, WorkerReport};
 use crate::vocabulary::{BootNonce, NodeName, ReqId, WorkerName};
@@ -21,6 +21,11 @@ const ATTEMPT: Duration = Duration::from_secs(2);
 /// A peer sends something each second; after this long without a word it is gone. Two keepalives and a half, so that
 /// one lost packet does not count, and still under the three seconds that a watcher has.
 const SILENCE: Duration = Duration::from_millis(2500);
+/// After this long without a word it is asked whether its host still takes connections, so that a supervisor that hangs is not
+/// taken for a host that is down: two keepalives have been missed, and the answer is there before [`SILENCE`] is over.
+const DOUBT: Duration = Duration::from_millis(2100);
+/// A wait that ended so much too late says that this process did not run. What was said meanwhile has not been read yet.
+const OVERSLEPT: Duration = Duration::from_millis(500);
 /// How long a request waits for a connection. A supervisor that gave up by itself is back after two seconds, and whoever
 /// asks about a host that is down wants to know soon.
 const CONNECTED: Duration = Duration::from_secs(5);
@@ -248,9 +253,10 @@ impl Following {
         self.live.send_replace(None);
         match end? {
             Heard::Ended => {}
-            Heard::Nothing => {
+            Heard::Nothing { host } => {
                 let why = format!("nothing was heard from it for {} ms", SILENCE.as_millis());
-                self.lost(NodeState::Unreachable, why).await?;
+                let state = if host { NodeState::SupervisorDead } else { NodeState::Unreachable };
+                self.lost(state, why).await?;
             }
             Heard::AnotherNode(why) => self.lost(NodeState::Unknown, why).await?,
         }
@@ -259,10 +265,10 @@ impl Following {
 
     async fn pass_on(&mut self, events: &mut Events) -> Result<Heard, Unheard> {
         loop {
-            let frame = match timeout(SILENCE, events.next()).await {
+            let frame = match self.hear(events).await {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return Ok(Heard::Ended),
-                Err(_) => return Ok(Heard::Nothing),
+                Err(host) => return Ok(Heard::Nothing { host }),
             };
             let node = &self.to.node;
             match frame {
@@ -289,6 +295,36 @@ impl Following {
         }
     }
 
+    /// The next frame, or `None` at the end of the connection.
+    ///
+    /// # Errors
+    /// It was silent for too long; whether its host takes connections.
+    async fn hear(&self, events: &mut Events) -> Result<Option<ServerFrame>, bool> {
+        loop {
+            let began = Instant::now();
+            if let Ok(frame) = timeout_at(began + DOUBT, events.next()).await {
+                return Ok(frame);
+            }
+            let mut host = None;
+            let asked = client::host_answers(&self.to);
+            tokio::pin!(asked);
+            let heard = timeout_at(began + SILENCE, async {
+                loop {
+                    tokio::select! {
+                        frame = events.next() => return frame,
+                        answers = &mut asked, if host.is_none() => host = Some(answers),
+                    }
+                }
+            });
+            if let Ok(frame) = heard.await {
+                return Ok(frame);
+            }
+            if began.elapsed() < SILENCE + OVERSLEPT {
+                return Err(host.unwrap_or(false));
+            }
+        }
+    }
+
     async fn lost(&mut self, state: NodeState, why: String) -> Result<(), Unheard> {
         let news = Some((state, why.clone()));
         if self.told != news {
@@ -307,7 +343,10 @@ impl Following {
 /// How following one connection ended.
 enum Heard {
     Ended,
-    Nothing,
+    /// Not a word for too long; whether its host takes connections.
+    Nothing {
+        host: bool,
+    },
     AnotherNode(String),
 }
 

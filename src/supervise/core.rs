@@ -382,6 +382,12 @@ impl Core {
         Plan { looks, redis: self.redis.clone().or_else(|| self.fleet.redis.clone()) }
     }
 
+    /// Has systemd's units followed that there are workers of, and the one that is broken on purpose whatever the file says.
+    pub(super) fn watch_units(&self) {
+        let units = self.workers.values().map(|worker| worker.spec.unit.clone());
+        self.units.send_replace(units.chain(self.drills.unit()).collect());
+    }
+
     /// Adopts a fleet: new workers are looked at, removed ones are forgotten, the others keep their state.
     pub(super) fn adopt(&mut self, fleet: Arc<Fleet>, now: Moment) {
         let specs = fleet.nodes.get(&self.me).map(|node| node.workers.clone()).unwrap_or_default();
@@ -399,8 +405,7 @@ impl Core {
             self.workers.insert(name, worker);
         }
         self.fleet = fleet;
-        let units = self.workers.values().map(|worker| worker.spec.unit.clone());
-        self.units.send_replace(units.chain(self.drills.unit()).collect());
+        self.watch_units();
         let lane = |(name, worker): (&WorkerName, &Worker)| Some((name.clone(), worker.spec.lane?));
         self.lanes.send_replace(self.workers.iter().filter_map(lane).collect());
         self.plan.send_replace(self.looks());

@@ -6,6 +6,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::core::{Core, Done};
 use super::worker::{WAITERS_AT_MOST, Waiter};
+use crate::fleet::matrix::seen_in_redis;
 use crate::journal::{self, Event as Kind, Priority, Record};
 use crate::judge::{Admitted, Cue, Event, Hold, Objection, Wish, admit};
 use crate::peer::desk::{Asker, Order, Subscription, Update, View};
@@ -71,6 +72,8 @@ impl Core {
                 {
                     let order = *order;
                     self.drill_neighbour(&asker, request, order, reply, now);
+                } else if let Some(verdict) = self.in_the_way(&asker, &request, now) {
+                    let _ = reply.send(verdict);
                 } else if request.target_node == self.me {
                     self.serve(&asker, request, reply, now);
                 } else {
@@ -135,7 +138,11 @@ impl Core {
                 let workers = vec![worker.report(&self.me, &name, now)];
                 Verdict::Outcome(Outcome::Status(NodeReport { workers, ..self.node_report(now) }))
             }
-            Verb::Explain {} => Verdict::Outcome(Outcome::Explained(worker.explain(&self.me, &name, now))),
+            Verb::Explain {} => {
+                let mut explained = worker.explain(&self.me, &name, now);
+                explained.decided.extend(seen_in_redis(&self.fleet, &worker.spec));
+                Verdict::Outcome(Outcome::Explained(explained))
+            }
             Verb::Hold { for_ms } => self.serve_hold(asker, &name, for_ms, request.because, now),
             Verb::Release {} => {
                 let (hold, quarantine) = (worker.state.held(now).is_some(), worker.state.quarantined());

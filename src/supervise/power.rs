@@ -57,11 +57,16 @@ impl Core {
             if !self.fleet.allows_node(&self.me, &node, Right::Power) {
                 continue;
             }
-            let before = known
+            let before: Vec<&NodeName> = known
                 .watched_by
                 .iter()
-                .filter(|other| **other < self.me && self.fleet.allows_node(other, &node, Right::Power));
-            let rank = u32::try_from(before.count()).unwrap_or(u32::MAX);
+                .filter(|other| **other < self.me && self.fleet.allows_node(other, &node, Right::Power))
+                .collect();
+            let answers = |other: &&&NodeName| {
+                self.neighbours.get(**other).is_some_and(|other| other.state() == NodeState::Up)
+            };
+            let able = u32::try_from(before.iter().filter(answers).count()).unwrap_or(u32::MAX);
+            let rank = u32::try_from(before.len()).unwrap_or(u32::MAX);
             let others = self.others_see(&node);
             let Some(neighbour) = self.neighbours.get(&node) else { continue };
             let blackout = Blackout {
@@ -74,6 +79,7 @@ impl Core {
                 }),
                 alone,
                 rank,
+                able,
             };
             let Some(wait) = power(blackout, settings.after) else { continue };
             let due = match neighbour.powered {

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::core::Core;
 use super::neighbours::Neighbour;
+use super::worker::Worker;
 use crate::journal::{Event as Kind, Priority, Record};
-use crate::judge::{Health, Host};
+use crate::judge::{Health, Host, Phase, Wait};
 use crate::peer::wire::{NodeReport, NodeState, Sighting};
 use crate::vocabulary::{Moment, NodeName};
 
@@ -18,11 +19,23 @@ impl Core {
             .map(|why| format!("system bus: {why}; workers are followed and restarted through systemctl"));
         let dropped = self.recorder.dropped();
         let lost = (dropped > 0).then(|| format!("evidence: {dropped} records were dropped since the start"));
-        [bus, self.stale_config.clone(), lost, self.blind()]
+        let braked = self.braked();
+        let common = (braked > 0).then(|| {
+            format!(
+                "{braked} workers make no progress at once, so the cause is a common one: nothing is restarted until that is mended"
+            )
+        });
+        [bus, self.stale_config.clone(), lost, self.blind(), common]
             .into_iter()
             .flatten()
             .chain(self.store.degraded())
             .collect()
+    }
+
+    /// How many workers are left alone because most of this node's make no progress.
+    pub(super) fn braked(&self) -> usize {
+        let braked = |worker: &&Worker| matches!(worker.state.phase, Phase::Waiting { why: Wait::Brake, .. });
+        self.workers.values().filter(braked).count()
     }
 
     /// One cause that keeps the progress of several workers from being seen, such as Redis.

@@ -165,6 +165,7 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
     for (key, saved) in &evidence.loaded.rehearsals {
         core.take_over_rehearsal(key, saved, away(saved.saved_wall_ms), now);
     }
+    core.watch_units();
     let follow = Follow { me: me.clone(), nonce, identity: identity.clone(), events: peers_tx };
     core.follow_neighbours(|fleet, node| follow.start(fleet, node), now);
 

@@ -32,7 +32,9 @@ impl Core {
 
     /// Says what the judge wants said, and answers those who waited for it.
     pub(super) fn say(&mut self, name: &WorkerName, say: Say, now: Moment) {
-        let target = self.target(name);
+        // What they have in common is told once, and is the node's.
+        let braked_before = self.braked() > usize::from(say == Say::Braked);
+        let target = if say == Say::Braked { self.me.to_string() } else { self.target(name) };
         let Some(worker) = self.workers.get_mut(name) else { return };
         let rehearsed = worker.is_rehearsed();
         // Nobody has to declare what was done on purpose.
@@ -43,11 +45,9 @@ impl Core {
         let unit = &worker.spec.unit;
         let act = if loud { Priority::Notice } else { Priority::Info };
         let alert = if loud { Priority::Error } else { Priority::Warning };
-        // What nothing depends on is in the trail, and nobody is called for it.
-        let alarm = if loud { Kind::Alert } else { Kind::Observed };
         let (kind, priority, text) = match say {
             Say::UndeclaredStop(wait) => (
-                alarm,
+                Kind::Alert,
                 Priority::Warning,
                 format!(
                     "{unit} was stopped and nobody declared it: it is brought back in {}. To prevent that: keyholder hold {target} --for 30m --why \"...\"",
@@ -57,9 +57,11 @@ impl Core {
             Say::RepairingAtOnce => {
                 (Kind::Observed, act, format!("{unit} is repaired at once; dead: {}", worker.why()))
             }
-            Say::LeftToPeers => {
-                (alarm, Priority::Warning, format!("{unit} is dead and left to its watchers"))
-            }
+            Say::LeftToPeers => (
+                Kind::Alert,
+                Priority::Warning,
+                format!("{unit} is {} and left to its watchers", worker.shown.class.name()),
+            ),
             Say::LeftToPeople => {
                 (Kind::Acted, Priority::Warning, format!("{unit} is not back, and nobody is to act unasked"))
             }
@@ -67,7 +69,7 @@ impl Core {
                 (Kind::Acted, Priority::Warning, format!("{unit} is not back; next try in {}", human(wait)))
             }
             Say::Quarantined(wait) => (
-                alarm,
+                Kind::Alert,
                 alert,
                 format!(
                     "{unit} fell too often and is in quarantine: next try in {}. When the cause is mended: keyholder release {target}",
@@ -98,17 +100,17 @@ impl Core {
                 format!("the {remedy} of {unit} was carried out; whether it helped cannot be seen"),
             ),
             Say::Braked => (
-                Kind::Alert,
-                Priority::Error,
+                if braked_before { Kind::Observed } else { Kind::Alert },
+                if braked_before { Priority::Info } else { Priority::Error },
                 format!(
-                    "most workers of this node make no progress at once, so the cause is a common one and nothing is restarted: {}",
+                    "most workers of this node make no progress at once, so the cause is a common one and nothing is restarted: {unit}: {}",
                     worker.why()
                 ),
             ),
             Say::Recovered => (Kind::Acted, act, format!("{unit} stayed up: recovered")),
             Say::CameBack => (Kind::Observed, act, format!("{unit} is up again without our doing")),
             Say::Stranded(obstacle) => {
-                (alarm, alert, format!("{unit} is down and cannot be started: {obstacle}"))
+                (Kind::Alert, alert, format!("{unit} is down and cannot be started: {obstacle}"))
             }
             Say::HoldEnded => (Kind::Observed, Priority::Notice, format!("the hold on {target} is over")),
         };

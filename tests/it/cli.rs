@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests")]
 
 mod alert;
+mod drills;
 mod events;
 mod failures;
 pub(crate) mod fake;
