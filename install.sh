@@ -116,7 +116,8 @@ This node's pin, for its entry in every node's fleet.yaml:
 Next: the same fleet.yaml on every node, 'systemctl reload keyholder' after each change, then
     keyholder doctor            is everything as it should be, and do the peers accept us?
     keyholder status            the fleet as this node sees it
-    keyholder relaunch NODE/WORKER      rehearse it now: a way back that was never walked is none
+    keyholder drill --all       rehearse it now: a way back that was never walked is none; from now on
+                                keyholder-drill.timer does so each night (never with a critical worker)
 NEXT
 }
 

@@ -69,7 +69,7 @@ restore_service() {
 uninstall() {
     local file
     systemctl disable -q --now keyholder-drill.timer keyholder.socket keyholder.service keyholder-lane-{write,read}.service 2>/dev/null || :
-    for file in "$BIN" "$UNITS"/keyholder.{socket,service} "$UNITS"/keyholder-drill.{timer,service} "$UNITS"/keyholder-lane-{write,read}.service "$SUDOERS" "$DROPIN" /usr/local/lib/{sysusers,tmpfiles}.d/keyholder.conf \
+    for file in "$BIN" "$UNITS"/keyholder.{socket,service} "$UNITS"/keyholder-drill.{timer,service} "$UNITS"/keyholder-{lane-write,lane-read,alert@}.service "$SUDOERS" "$DROPIN" /usr/local/lib/{sysusers,tmpfiles}.d/keyholder.conf \
         "$SHARE"/man/man1/keyholder{,-*}.1 "${COMPLETIONS[@]}"; do
         [ ! -e "$file" ] || { rm -f -- "$file" && say "removed $file"; }
     done

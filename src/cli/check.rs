@@ -244,16 +244,7 @@ fn list<T: std::fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
 }
 
 fn rights(rights: &BTreeSet<Right>) -> String {
-    list(rights.iter().map(|right| match right {
-        Right::Status => "status",
-        Right::Relaunch => "relaunch",
-        Right::Hold => "hold",
-        Right::Nudge => "nudge",
-        Right::Repipe => "repipe",
-        Right::Power => "power",
-        Right::Drill => "drill",
-        Right::Prove => "prove",
-    }))
+    list(rights.iter().map(|right| right.name()))
 }
 
 fn scope(grant: &Grant) -> String {

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::ValueEnum;
 
 use super::ask::{beside_the_point, duration, outcome, reason};
@@ -111,14 +111,17 @@ fn lease(text: &str) -> Result<Duration, String> {
 /// No answer from the supervisor, a refusal, a fleet file that is not valid, or an output that cannot be written. A
 /// rehearsal that failed is exit code 1 and no error.
 pub fn run(args: DrillArgs) -> anyhow::Result<ExitCode> {
-    let mut link = args.link.open()?;
     if let Some((subject, class)) = args.target.clone().zip(args.class) {
         let class = class.into();
         if (class == FailureClass::SupervisorDead) == subject.worker().is_some() {
-            bail!("{class} is no class of {subject}: a worker is NODE/WORKER, and a supervisor is its NODE");
+            let text =
+                format!("{class} is no class of {subject}: a worker is NODE/WORKER, a supervisor its NODE");
+            screen::complain(&text);
+            return Ok(Exit::Usage.into());
         }
-        return one(&mut link, &args, &subject, class);
+        return one(&mut args.link.open()?, &args, &subject, class);
     }
+    let mut link = args.link.open()?;
     let fleet = Fleet::load(&args.fleet).context("the fleet file is not valid")?.fleet;
     let here = link.server().node.clone();
     let verdict = link.ask(&here, None, Verb::Fleet {}, &args.why, QUESTION_DEADLINE)?;

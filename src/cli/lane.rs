@@ -22,6 +22,10 @@ const MODE_VARIABLE: &str = "MAINT_MODE_ONLY";
 const REDIS_VARIABLE: &str = "KEYHOLDER_REDIS";
 
 /// Takes tasks from this node's queue and runs what its catalog allows; systemd starts one for each mode
+///
+/// What must not run twice never does: a lane that died in it answers "interrupted". What may run again (a read, or what the
+/// catalog calls idempotent) is begun again after the lane died in it, three times in all. A read without a rate is taken down
+/// only while its command starts: if the lane dies in just that moment, this time is not counted, and it may run more often.
 #[derive(Debug, clap::Args)]
 pub struct LaneArgs {
     /// What the lane may do [default: MAINT_MODE_ONLY, else write]

@@ -21,7 +21,7 @@ pub struct ManArgs {
     pub dir: Option<PathBuf>,
 }
 
-const FILES: [(&str, &str); 7] = [
+const FILES: [(&str, &str); 8] = [
     (
         "/etc/keyholder/fleet.yaml",
         "the fleet: nodes, workers, who watches whom, who may do what; the same on every node",
@@ -29,6 +29,10 @@ const FILES: [(&str, &str); 7] = [
     (
         "/etc/keyholder/catalog_NODE.yaml",
         "what a node may be asked to do; obeyed only if nobody but root can write it",
+    ),
+    (
+        "/etc/keyholder/alert",
+        "a program of root's that is run outside root for each alert, with the record as JSON on its standard input",
     ),
     ("/etc/keyholder/node", "what the fleet file calls this host"),
     ("/etc/keyholder/key.pem", "this node's private key; mode 0600, never leaves the host"),

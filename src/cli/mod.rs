@@ -5,20 +5,22 @@ pub mod link;
 pub mod render;
 pub mod screen;
 
+pub mod alert;
 pub mod audit;
 pub mod catalog;
 pub mod check;
 pub mod completions;
 pub mod doctor;
 pub mod drill;
+pub mod events;
 pub mod explain;
 pub mod gentle;
 pub mod hold;
 pub mod key;
 pub mod lane;
 pub mod man;
-pub mod power;
 pub mod matrix;
+pub mod power;
 pub mod prove;
 pub mod queue;
 pub mod relaunch;
@@ -66,6 +68,7 @@ pub enum Command {
     Explain(explain::ExplainArgs),
     Matrix(matrix::MatrixArgs),
     Audit(audit::AuditArgs),
+    Events(events::EventsArgs),
     Run(run::RunArgs),
     Prove(prove::ProveArgs),
     Queue(queue::QueueArgs),
@@ -77,6 +80,7 @@ pub enum Command {
     Key(key::KeyArgs),
     Supervise(supervise::SuperviseArgs),
     Lane(lane::LaneArgs),
+    Alert(alert::AlertArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
 }
@@ -98,6 +102,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Explain(args) => explain::run(args),
         Command::Matrix(args) => matrix::run(args),
         Command::Audit(args) => audit::run(args),
+        Command::Events(args) => events::run(args),
         Command::Run(args) => run::run(args),
         Command::Prove(args) => prove::run(args),
         Command::Queue(args) => queue::run(args),
@@ -107,6 +112,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Key(args) => key::run(args),
         Command::Supervise(args) => supervise::run(args),
         Command::Lane(args) => lane::run(args),
+        Command::Alert(args) => alert::run(args),
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => man::run(args),
     }

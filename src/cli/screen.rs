@@ -87,6 +87,12 @@ pub fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
+/// Whether somebody looks at standard output and can answer, on a terminal that can be drawn on.
+pub fn is_interactive() -> bool {
+    let dumb = env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    io::stdout().is_terminal() && io::stdin().is_terminal() && !dumb
+}
+
 /// Writes to standard output. False if its reader has gone, which is no error: `| head` has seen enough.
 pub fn print(text: &str) -> io::Result<bool> {
     let mut out = io::stdout().lock();

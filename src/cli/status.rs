@@ -15,6 +15,9 @@ use crate::peer::wire::{NodeReport, Outcome, Refusal, Verb};
 ///
 /// HEALTH is healthy, starting, held (down, and somebody said so), dead or unknown (it could not be observed). A
 /// question mark means that its node is silent and this is the last that was known. SINCE is for how long.
+///
+/// Lanes have a table of their own: how many tasks wait, what runs and for how long, how many are done since its start, and what
+/// came last, all by the lane's own word. A question mark there means that it takes no tasks at present.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  keyholder status\n  keyholder status mars --watch\n  \
     keyholder status --json | jq '.outcome.fleet[].workers[] | select(.class == \"dead\")'")]
@@ -22,7 +25,7 @@ pub struct StatusArgs {
     /// One node, or one worker of it [default: the whole fleet]
     #[arg(value_name = "NODE[/WORKER]")]
     pub subject: Option<Subject>,
-    /// Keep it on the screen as it changes; into a pipe, one line per change
+    /// Keep it on a screen as it changes, with keys (? shows them); into a pipe, one line per change
     #[arg(long, short)]
     pub watch: bool,
     /// Print the supervisor's answer as one line of JSON; with --watch one such line per change

@@ -64,7 +64,11 @@ impl View {
                 }
                 None => Changed::Nothing,
             },
-            ServerFrame::Keepalive | ServerFrame::Hello(_) | ServerFrame::Reply(_) => Changed::Nothing,
+            ServerFrame::Keepalive
+            | ServerFrame::Hello(_)
+            | ServerFrame::Reply(_)
+            | ServerFrame::Event(_)
+            | ServerFrame::Missed { .. } => Changed::Nothing,
         }
     }
 

@@ -1,4 +1,12 @@
-//! `keyholder status --watch`: redrawn on a terminal, appended to anything else.
+//! `keyholder status --watch`: a screen on a terminal, appended lines to anything else.
+
+mod draw;
+mod follow;
+mod keys;
+mod scene;
+mod stage;
+#[cfg(test)]
+mod tests;
 
 use std::process::ExitCode;
 use std::thread;
@@ -13,23 +21,18 @@ use super::{render, screen};
 use crate::peer::wire::{Outcome, ServerFrame, Verb};
 use crate::vocabulary::printable;
 
-/// How often ages move on a terminal.
+/// How often ages move on a terminal, and how long one wait is.
 const TICK: Duration = Duration::from_secs(1);
 /// A supervisor sends something each second; after this long without anything it is not there any more.
 const SILENCE: Duration = Duration::from_secs(5);
 /// How long to wait before asking a supervisor that is gone again. Its socket starts it.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Cursor home; the rest of the line and of the screen is cleared behind what is written, so nothing flickers.
-const HOME: &str = "\x1b[H";
-const CLEAR_LINE: &str = "\x1b[K";
-const CLEAR_REST: &str = "\x1b[J";
 
 /// How a watch is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Json,
     Lines,
-    Screen,
 }
 
 /// Follows until the reader has gone. A supervisor that goes away is said and asked again; a watch would not be one if
@@ -38,14 +41,10 @@ enum Form {
 /// # Errors
 /// The first request is refused, or the output cannot be written.
 pub(super) fn run(args: &StatusArgs, mut link: Link) -> anyhow::Result<ExitCode> {
-    let form = match (args.json, screen::is_terminal()) {
-        (true, _) => Form::Json,
-        (false, true) => Form::Screen,
-        (false, false) => Form::Lines,
-    };
-    if form == Form::Screen {
-        screen::print(&format!("{HOME}{CLEAR_REST}"))?;
+    if !args.json && screen::is_interactive() {
+        return stage::run(args, link);
     }
+    let form = if args.json { Form::Json } else { Form::Lines };
     loop {
         let lost = match follow(args, &mut link, form) {
             Ok(()) => return Ok(Exit::Ok.into()),
@@ -100,7 +99,6 @@ fn follow(args: &StatusArgs, link: &mut Link, form: Form) -> anyhow::Result<()> 
         let text = match form {
             Form::Json => lines_of_json(changed)?,
             Form::Lines => lines(changed, &link_look(link, args)),
-            Form::Screen => redraw(&render::fleet(&view.reports(now), &link_look(link, args))),
         };
         if !text.is_empty() && !screen::print(&text)? {
             return Ok(());
@@ -128,15 +126,4 @@ fn lines(changed: Changed, look: &render::Look) -> String {
         Changed::Worker(worker, before) => format!("{}\n", render::change(before, &worker)),
         Changed::Lane(worker) => format!("{}\n", render::lane_change(&worker)),
     }
-}
-
-fn redraw(text: &str) -> String {
-    let mut screen = HOME.to_owned();
-    for line in text.lines() {
-        screen.push_str(line);
-        screen.push_str(CLEAR_LINE);
-        screen.push('\n');
-    }
-    screen.push_str(CLEAR_REST);
-    screen
 }

@@ -55,6 +55,32 @@ pub(crate) fn read(path: &Path, limit: usize, me: Uid) -> Result<ReadFile, Refus
     Ok(ReadFile { bytes, doubts, public: metadata.mode() & 0o004 != 0 })
 }
 
+/// Looks at a program that is to be run for `owner` and others: a regular file that can be executed, and nobody else
+/// could have written it. What is wrong first is returned.
+pub(crate) fn program(path: &Path, owner: Uid) -> Result<(), Refused> {
+    let failed = |error: std::io::Error| cannot_read(path, &error);
+    let real = path.canonicalize().map_err(failed)?;
+    let metadata = real.metadata().map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(refused(
+            "this is not a regular file",
+            "expected a program, or a script with its #! line",
+        ));
+    }
+    let beside = directories(path, &real);
+    for place in std::iter::once(&real).chain(&beside) {
+        let metadata = place.metadata().map_err(failed)?;
+        if let Some(doubt) = doubt(place, &metadata, owner) {
+            return Err(doubt);
+        }
+    }
+    if metadata.mode() & 0o111 == 0 {
+        let path = quoted(path);
+        return Err(refused(&format!("{path} cannot be executed"), &format!("run: chmod a+x {path}")));
+    }
+    Ok(())
+}
+
 /// `O_NONBLOCK`, so that a pipe under that name is looked at and refused instead of waited for.
 fn open(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)
@@ -187,6 +213,23 @@ mod tests {
         assert!(read(&big, 11, me).is_ok());
         let missing = read(&dir.path().join("no such"), 10, me).unwrap_err();
         assert!(missing.message.ends_with("no such': No such file or directory (os error 2)"), "{missing:?}");
+    }
+
+    #[test]
+    fn a_program_is_a_file_that_can_be_executed_and_that_nobody_else_could_have_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("alert");
+        std::fs::write(&file, "#!/bin/sh\n").unwrap();
+        let chmod = |mode| std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+        let verdict = |path: &Path| program(path, geteuid()).map_err(|refused| refused.message);
+        chmod(0o755);
+        assert_eq!(verdict(&file), Ok(()));
+        chmod(0o775);
+        assert!(verdict(&file).unwrap_err().starts_with("others may write to the file"));
+        chmod(0o644);
+        assert!(verdict(&file).unwrap_err().ends_with("cannot be executed"));
+        assert_eq!(verdict(dir.path()).unwrap_err(), "this is not a regular file");
+        assert!(verdict(&dir.path().join("none")).unwrap_err().contains("No such file"));
     }
 
     #[test]

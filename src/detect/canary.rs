@@ -8,8 +8,8 @@ use crate::judge::Reading;
 use crate::queue::{Bird, CanaryAt, LaneSeen};
 use crate::vocabulary::NodeName;
 
-/// Which canary is out, and when the next one is sent. Never two of one watcher at a time: in a queue that stands still they
-/// would pile up.
+/// Which canary is out, and when the next one is sent. Never two of one watcher at a time: in a queue that stands still
+/// they would pile up.
 #[derive(Debug)]
 pub(super) struct Aviary {
     out: Option<Bird>,

@@ -1,6 +1,6 @@
-//! Signs in files. A file may lie on a network file system whose server is gone: then whoever looks at it hangs for as long as that lasts, and
-//! nothing can end it. So it hangs on a thread of its own, costs only its own reading, and is not tried again before the thread is
-//! back.
+//! Signs in files. A file may lie on a network file system whose server is gone: then whoever looks at it hangs for as
+//! long as that lasts, and nothing can end it. So it hangs on a thread of its own, costs only its own reading, and is
+//! not tried again before the thread is back.
 
 use std::collections::BTreeSet;
 use std::fs::{File, Metadata};
@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -172,15 +172,39 @@ fn hash(what: &impl std::hash::Hash) -> u64 {
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> Reading {
-    if error.kind() == ErrorKind::NotFound {
+    if let Some(own) = private_tmp().iter().find(|own| path.starts_with(own)) {
+        // Not to see it says nothing there.
+        Reading::Failed(format!(
+            "{} cannot be seen: the supervisor has a {} of its own (PrivateTmp=); have the worker touch a file in /run",
+            path.display(),
+            own.display()
+        ))
+    } else if error.kind() == ErrorKind::NotFound {
         Reading::Silent(format!("{} is missing", path.display()))
     } else {
         Reading::Failed(format!("{} cannot be looked at: {error}", path.display()))
     }
 }
 
-/// A lane's passes. While it runs something its loop may rightly stand still, for as long as a write takes; then it counts that its
-/// process still writes.
+/// Which directories for temporary files are not the host's: systemd mounts `…/systemd-private-ID-UNIT-XXXXXX/tmp` over
+/// them.
+fn private_tmp() -> &'static [PathBuf] {
+    static OWN: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    OWN.get_or_init(|| private_in(&std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default()))
+}
+
+/// See proc_pid_mountinfo(5): the fourth field is what of its file system is mounted, the fifth where.
+fn private_in(mounts: &str) -> Vec<PathBuf> {
+    let own = |line: &str| {
+        let mut fields = line.split(' ').skip(3);
+        let (root, at) = (fields.next()?, fields.next()?);
+        (matches!(at, "/tmp" | "/var/tmp") && root.contains("systemd-private-")).then(|| PathBuf::from(at))
+    };
+    mounts.lines().filter_map(own).collect()
+}
+
+/// A lane's passes. While it runs something its loop may rightly stand still, for as long as a write takes; then it
+/// counts that its process still writes.
 fn lane(path: &Path) -> Reading {
     match bytes(path) {
         Err(error) => failed(path, &error),
@@ -192,8 +216,8 @@ fn lane(path: &Path) -> Reading {
     }
 }
 
-/// Reads a file that somebody with fewer rights made: no link is followed, nothing that could block is waited for, and not
-/// more is read than there may be.
+/// Reads a file that somebody with fewer rights made: no link is followed, nothing that could block is waited for, and
+/// not more is read than there may be.
 fn bytes(path: &Path) -> std::io::Result<Vec<u8>> {
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
     let file = File::options().read(true).custom_flags(flags.bits()).open(path)?;

@@ -9,8 +9,8 @@ use crate::vocabulary::{
     Canary, Command, DeliveryGap, Flow, Heartbeat, LaneStatus, Mode, NodeName, Stuck, Target, UnitName,
 };
 
-/// A sign must be read at least twice within its time, or its standing still is not believed; four times leaves room for a
-/// look that fails or comes late.
+/// A sign must be read at least twice within its time, or its standing still is not believed; four times leaves room
+/// for a look that fails or comes late.
 const PER_LIMIT: u32 = 4;
 /// No look comes more often …
 const SHORTEST: Duration = Duration::from_millis(250);
@@ -88,8 +88,8 @@ impl Look {
         [beat, flow, canary].into_iter().flatten().collect()
     }
 
-    /// What can be seen of a worker of another node: its signs in Redis. A canary is left to its own node; two would be one
-    /// too many.
+    /// What can be seen of a worker of another node: its signs in Redis. A canary is left to its own node; two would be
+    /// one too many.
     pub fn from_outside(target: &Target, stuck: Option<&Stuck>, gap: Option<&DeliveryGap>) -> Vec<Self> {
         let beat = stuck.and_then(|stuck| match &stuck.heartbeat {
             Heartbeat::Redis(key) => {
@@ -113,7 +113,8 @@ impl Look {
     }
 }
 
-/// The queue of a node's lane, unless its environment names another (MAINT_QUEUE), of which the fleet file knows nothing.
+/// The queue of a node's lane, unless its environment names another (MAINT_QUEUE), of which the fleet file knows
+/// nothing.
 fn queue(node: &NodeName, mode: Mode) -> QueueName {
     match mode {
         Mode::Write => QueueName::write(node),

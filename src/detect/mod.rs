@@ -1,9 +1,10 @@
 //! Detectors: they look, and they change nothing (a canary is a task that does nothing).
 //!
-//! One task beside the supervisor's loop owns a timetable of all looks. What is due at one moment is read together: files in
-//! one go on a thread that may hang with a dead network file system, everything in Redis in one round trip, watchdogs over
-//! the bus, the journal by a child, commands by PID 1. Every look has a deadline, and one that fails says that nothing is known. The loop
-//! is never waited for: what it does not take is dropped, and the next look comes soon.
+//! One task beside the supervisor's loop owns a timetable of all looks. What is due at one moment is read together:
+//! files in one go on a thread that may hang with a dead network file system, everything in Redis in one round trip,
+//! watchdogs over the bus, the journal by a child, commands by PID 1. Every look has a deadline, and one that fails
+//! says that nothing is known. The loop is never waited for: what it does not take is dropped, and the next look comes
+//! soon.
 
 mod canary;
 mod files;
@@ -40,8 +41,9 @@ pub struct Plan {
     pub redis: Option<String>,
 }
 
-/// Looks as `plan` says, now and whenever it changes, and sends what was read, several readings at a time. Each look comes at its own
-/// pace whatever it saw before, because a sign that is not read regularly says nothing. A full channel loses readings.
+/// Looks as `plan` says, now and whenever it changes, and sends what was read, several readings at a time. Each look
+/// comes at its own pace whatever it saw before, because a sign that is not read regularly says nothing. A full channel
+/// loses readings.
 ///
 /// Spawns its task on the current runtime; it ends when `out` is closed.
 pub fn start(plan: watch::Receiver<Plan>, systemd: Systemd, out: mpsc::Sender<Vec<Vital>>) {

@@ -126,7 +126,7 @@ fn heartbeat(
         }
     };
     let heartbeat = match (one_of_ways(report, key, "`heartbeat`", &fields, &WAYS, lane.is_some())?, lane) {
-        (Some(("file", value, _)), _) => Heartbeat::File(path(report, value)?),
+        (Some(("file", value, _)), _) => Heartbeat::File(beat_file(report, value)?),
         (Some(("redis", value, at)), _) => {
             needs_redis.push(at);
             Heartbeat::Redis(redis_key(report, value)?)
@@ -349,6 +349,20 @@ fn user_of(report: &mut Report<'_>, value: &Value) -> Option<String> {
 fn path(report: &mut Report<'_>, value: &Value) -> Option<PathBuf> {
     let given = word(report, value, "an absolute path")?;
     own::path(report, &given).map(PathBuf::from)
+}
+
+/// Where the supervisor's unit sees nothing (ProtectHome=, PrivateTmp=): a file there would always be missing to it, and its
+/// worker always stuck.
+const HIDDEN: [&str; 5] = ["/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/"];
+
+fn beat_file(report: &mut Report<'_>, value: &Value) -> Option<PathBuf> {
+    let found = path(report, value)?;
+    let Some(hidden) = HIDDEN.into_iter().find(|hidden| found.starts_with(hidden)) else {
+        return Some(found);
+    };
+    let help = "expected a place such as /run or /var/lib";
+    report.error(value.at, format!("keyholder.service cannot see what is below {hidden}"), help);
+    None
 }
 
 fn redis_key(report: &mut Report<'_>, value: &Value) -> Option<String> {

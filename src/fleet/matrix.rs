@@ -16,6 +16,8 @@ use super::model::{Fleet, Node, Right, Worker};
 use crate::vocabulary::{
     BlastRadius, FailureClass, NodeName, Policy, Remedy, RepairBy, UnitName, WorkerName,
 };
+
+pub use host::seen_in_redis;
 pub use words::written;
 
 /// Which cell: a node or one of its workers, and how it falls.
@@ -361,6 +363,13 @@ impl Table<'_> {
         cell.rehearsal = Some(rehearsed);
     }
 
+    /// Whether no machine can bring this about without harm.
+    fn no_rehearsal(&self, (node, worker, class): &Place) -> bool {
+        let node = self.fleet.nodes.get(node);
+        let spec = node.zip(worker.as_ref()).and_then(|(node, worker)| node.workers.get(worker));
+        spec.is_some_and(|spec| spec.no_rehearsal(*class).is_some())
+    }
+
     fn rehearsed(&self, place: &Place, tellers: &[NodeName], every: Duration) -> Rehearsed {
         let (last, told) = match self.source {
             Source::FileAlone | Source::NobodyAnswered => (None, false),
@@ -374,7 +383,7 @@ impl Table<'_> {
             Some(_) if place.2 == FailureClass::Unreachable => Verdict::Passed,
             Some(last) if Duration::from_millis(last.ago_ms) > every => Verdict::Overdue,
             Some(_) => Verdict::Passed,
-            None if place.2 == FailureClass::Unreachable => Verdict::ByHand,
+            None if place.2 == FailureClass::Unreachable || self.no_rehearsal(place) => Verdict::ByHand,
             None if told => Verdict::Never,
             None => Verdict::Unknown,
         };

@@ -43,6 +43,11 @@ impl Event {
         Self::Degraded,
     ];
 
+    /// The kind with this name, if it is one of ours.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|event| event.name() == name)
+    }
+
     /// Its name, as in the audit and in the journal's `KEYHOLDER_EVENT`.
     pub fn name(self) -> &'static str {
         match self {

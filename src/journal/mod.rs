@@ -9,6 +9,7 @@ mod prove;
 mod read;
 mod record;
 mod seek;
+mod tap;
 
 pub use bridge::take_warnings;
 pub(crate) use emit::{Journal, Line};
@@ -17,5 +18,6 @@ pub(crate) use inside::Inside;
 pub use prove::{Evidence, Proof, ProofVerdict, Shows};
 pub use read::{ReadError, last_lines, last_mark, persistent};
 pub use record::{MAX_TEXT, Record, Recorder};
-pub(crate) use record::{Mail, Stamped, Stamper, wall_ms};
+pub(crate) use record::{Mail, Stamped, Stamper, rfc3339, wall_ms};
 pub use seek::prove;
+pub use tap::EventLine;

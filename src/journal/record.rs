@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::SystemTime;
 
+use tokio::sync::broadcast;
+
 use super::event::{Event, Priority};
+use super::tap::{EventLine, Tap};
 use crate::vocabulary::{Pin, ReqId};
 
 /// One record.
@@ -76,9 +79,12 @@ pub(crate) enum Mail {
     Wake,
 }
 
-/// Numbers the records of one run.
+/// Numbers the records of one run, and tells them to whoever listens.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Stamper(Arc<AtomicU64>);
+pub(crate) struct Stamper {
+    last: Arc<AtomicU64>,
+    tap: Tap,
+}
 
 impl Stamper {
     /// Numbers and dates a record, and cuts it to the length that is kept.
@@ -86,9 +92,21 @@ impl Stamper {
         cut(&mut record.text, MAX_TEXT);
         cut(&mut record.by, MAX_NAME);
         cut(&mut record.subject, MAX_NAME);
-        let no = self.0.fetch_add(1, Ordering::Relaxed) + 1;
-        Stamped { no, at_ms: wall_ms(), record }
+        let no = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let stamped = Stamped { no, at_ms: wall_ms(), record };
+        self.tap.tell(&stamped);
+        stamped
     }
+
+    /// Where what is stamped is told.
+    pub(crate) fn tap(&self) -> &Tap {
+        &self.tap
+    }
+}
+
+/// The wall clock `ms` milliseconds after 1970 as RFC 3339 in UTC.
+pub(crate) fn rfc3339(ms: i64) -> String {
+    jiff::Timestamp::from_millisecond(ms).map(|at| format!("{at:.3}")).unwrap_or_default()
 }
 
 /// The wall clock in milliseconds since 1970, negative before; for people only.
@@ -113,12 +131,13 @@ fn cut(text: &mut String, max: usize) {
 #[derive(Debug, Clone)]
 pub struct Recorder {
     to: To,
+    stamper: Stamper,
     dropped: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Clone)]
 enum To {
-    Evidence(SyncSender<Mail>, Stamper),
+    Evidence(SyncSender<Mail>),
     Plain(SyncSender<Record>),
 }
 
@@ -126,23 +145,39 @@ impl Recorder {
     /// A recorder that feeds `to`, as it comes: for tests and tools. The supervisor's comes from
     /// [`start`](crate::store::start).
     pub fn new(to: SyncSender<Record>) -> Self {
-        Self { to: To::Plain(to), dropped: Arc::default() }
+        Self { to: To::Plain(to), stamper: Stamper::default(), dropped: Arc::default() }
     }
 
     /// A recorder that feeds the evidence thread.
     pub(crate) fn evidence(to: SyncSender<Mail>, stamper: Stamper, dropped: Arc<AtomicU64>) -> Self {
-        Self { to: To::Evidence(to, stamper), dropped }
+        Self { to: To::Evidence(to), stamper, dropped }
     }
 
     /// Takes a record down, or counts it as dropped if the writer is that far behind.
     pub fn record(&self, record: Record) {
+        let stamped = self.stamper.stamp(record);
         let taken = match &self.to {
-            To::Evidence(to, stamper) => taken(to.try_send(Mail::Record(stamper.stamp(record)))),
-            To::Plain(to) => taken(to.try_send(record)),
+            To::Evidence(to) => taken(to.try_send(Mail::Record(stamped))),
+            To::Plain(to) => taken(to.try_send(stamped.record)),
         };
         if !taken {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Every record from here on, as it happens. Who lags behind is told by the channel how many it has lost.
+    pub fn events(&self) -> broadcast::Receiver<Arc<EventLine>> {
+        self.stamper.tap().all()
+    }
+
+    /// What a person should look at, from here on: alerts, and whatever else has the priority of an error.
+    pub fn alerts(&self) -> broadcast::Receiver<Arc<EventLine>> {
+        self.stamper.tap().alerts()
+    }
+
+    #[cfg(test)]
+    pub(super) fn tap(&self) -> &Tap {
+        self.stamper.tap()
     }
 
     /// How many records were dropped since the start.

@@ -27,3 +27,5 @@ pub use vitals::{Pulse, Reading, Sign, Signs, Track, Vitals};
 mod false_alarms;
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod radii;

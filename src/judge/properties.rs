@@ -225,6 +225,52 @@ proptest! {
 
 }
 
+/// A worker that ran well is read at even pace and stands still from some moment on: when its class says so.
+fn found_after(limit: u64, polls: u64, ticks_before: u64, blind_at: Option<u64>) -> u64 {
+    let (mut track, every) = (Track::default(), limit / polls);
+    for tick in 0.. {
+        let now = Moment::from_millis(tick * every);
+        let reading = match (tick, blind_at) {
+            (tick, Some(at)) if tick == ticks_before + at => Reading::Failed("away".to_owned()),
+            (tick, _) => Reading::Mark(tick.min(ticks_before)),
+        };
+        let failed = matches!(reading, Reading::Failed(_));
+        let pulse = track.take(reading, Duration::from_millis(limit), "no beat", now);
+        assert_eq!(failed, matches!(pulse, Pulse::Unseen(_)), "what could not be read is not guessed");
+        if let Pulse::Still(_) = pulse {
+            return (tick - ticks_before) * every;
+        }
+    }
+    unreachable!("the ticks have no end")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_stands_still_is_found_within_its_limit_and_two_looks_and_not_before(
+        limit in 1_000u64..600_000,
+        polls in 3u64..20,
+        before in 0u64..50,
+        blind in 1u64..3,
+    ) {
+        let every = limit / polls;
+        let after = found_after(limit, polls, before, None);
+        prop_assert!((limit..=limit + 2 * every).contains(&after), "{after}");
+        // One blind look, and it gets the whole time again.
+        let after = found_after(limit, polls, before, Some(blind));
+        prop_assert!((limit + blind * every..=limit + (blind + 3) * every).contains(&after), "{after}");
+    }
+
+    #[test]
+    fn the_signs_decide_nothing_about_a_unit_that_is_not_up(still in any::<bool>(), flow in any::<bool>()) {
+        let pulse = |still: bool| if still { Pulse::Still("x".to_owned()) } else { Pulse::Unseen("y".to_owned()) };
+        let vitals = Vitals { beat: pulse(still), flow: pulse(flow) };
+        let seen = Observation::Failed("the bus is away".to_owned());
+        prop_assert!(matches!(classify(&seen, &vitals, Host::Running), Health::Unknown(_)));
+    }
+}
+
 proptest! {
     // Each of these plays two hours second by second.
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]

@@ -50,6 +50,8 @@ pub struct Admitted {
     pub timeout: Duration,
     /// Whether it may be run again after a lane died in it.
     pub again: bool,
+    /// Whether nothing depends on how often it is run: it changes nothing and has no rate.
+    pub free: bool,
 }
 
 /// A task that is not run.
@@ -92,7 +94,14 @@ pub fn admit<E>(
     };
     let past = past(&task, action)?;
     Ok(match settle(&task, issued_ms, action, &past) {
-        Ok(argv) => Ok(Admitted { task, issued_ms, argv, timeout: action.timeout, again: again(action) }),
+        Ok(argv) => Ok(Admitted {
+            task,
+            issued_ms,
+            argv,
+            timeout: action.timeout,
+            again: again(action),
+            free: action.mode == Mode::Read && action.rate.is_none(),
+        }),
         Err(refusal) => Err(refused(task, refusal)),
     })
 }

@@ -20,16 +20,25 @@ const REMEMBERED: u32 = 100_000;
 const REMEMBERED_REFUSED: u32 = 10_000;
 /// How many results are kept in full, to be published again if Redis has lost them. At most some 400 KB each (control characters take six bytes in JSON).
 const FULL: u32 = 50;
-/// How many changes there are between two looks at the bounds above.
-const TRIM_EVERY: u32 = 200;
+/// After how many answers surplus results are thrown away, and after how many surplus tasks are forgotten: rarely, because the
+/// one walks over a hundred, the other over a hundred thousand of them, and the next task waits meanwhile.
+const THIN_EVERY: u32 = 50;
+const FORGET_EVERY: u32 = 2_000;
 
+/// A checkpoint waits for the disk. It comes when the lane is idle, see [`Ledger::tidy`], or after 8 MB.
 const PRAGMAS: &str = "
     PRAGMA journal_mode = WAL;
     PRAGMA synchronous = NORMAL;
     PRAGMA mmap_size = 0;
     PRAGMA cache_size = -256;
-    PRAGMA wal_autocheckpoint = 256;
+    PRAGMA wal_autocheckpoint = 2048;
     PRAGMA journal_size_limit = 1048576;
+";
+
+/// For the bounds; ledgers made before have none of them.
+const INDEXES: &str = "
+    CREATE INDEX IF NOT EXISTS task_full ON task (seq) WHERE result IS NOT NULL;
+    CREATE INDEX IF NOT EXISTS task_refused ON task (seq) WHERE begun_ms IS NULL;
 ";
 
 const CREATE: &str = "
@@ -118,7 +127,11 @@ pub(super) struct Ledger {
     id: String,
     /// Whether commits wait for the disk at present.
     full: Cell<bool>,
+    forgotten_ms: Cell<i64>,
+    /// Answers since the last look at the bounds.
     changes: Cell<u32>,
+    /// Whether there were any since the last [`tidy`](Self::tidy).
+    untidy: Cell<bool>,
 }
 
 impl Ledger {
@@ -150,20 +163,29 @@ impl Ledger {
         if found == 0 {
             conn.execute_batch(CREATE).map_err(wrong)?;
         }
-        let id: Option<String> =
-            conn.query_row("SELECT id FROM lane", [], |row| row.get(0)).optional().map_err(wrong)?;
-        let id = match id {
-            Some(id) => id,
+        conn.execute_batch(INDEXES).map_err(wrong)?;
+        let lane =
+            conn.query_row("SELECT id, forgotten_ms FROM lane", [], |row| Ok((row.get(0)?, row.get(1)?)));
+        let (id, forgotten_ms) = match lane.optional().map_err(wrong)? {
+            Some(lane) => lane,
             None => {
                 let mut bytes = [0; 16];
                 SystemRandom::new().fill(&mut bytes).map_err(|_| LedgerError::Random)?;
                 let id = crate::vocabulary::InvocationId::from_bytes(bytes).to_string();
                 conn.execute("INSERT INTO lane (id, forgotten_ms) VALUES (?1, ?2)", params![id, i64::MIN])
                     .map_err(wrong)?;
-                id
+                (id, i64::MIN)
             }
         };
-        Ok(Self { conn, path, id, full: Cell::new(false), changes: Cell::new(0) })
+        Ok(Self {
+            conn,
+            path,
+            id,
+            full: Cell::new(false),
+            forgotten_ms: Cell::new(forgotten_ms),
+            changes: Cell::new(0),
+            untidy: Cell::new(false),
+        })
     }
 
     /// A random name that this ledger was given once.
@@ -239,13 +261,8 @@ impl Ledger {
     }
 
     /// Up to which moment of issue (ms since 1970) tasks may have been forgotten.
-    ///
-    /// # Errors
-    /// As [`known`](Self::known).
-    pub(super) fn forgotten_ms(&self) -> Result<i64, LedgerError> {
-        self.conn
-            .query_row("SELECT forgotten_ms FROM lane", [], |row| row.get(0))
-            .map_err(|error| self.wrong(error))
+    pub(super) fn forgotten_ms(&self) -> i64 {
+        self.forgotten_ms.get()
     }
 
     /// Takes down that a task is about to be run. Durable before it returns if it must not be run again.
@@ -319,14 +336,58 @@ impl Ledger {
         let write = || {
             self.durable(false)?;
             self.conn.prepare_cached("UPDATE task SET published = 1 WHERE hash = ?1")?.execute([hash])?;
-            self.changes.set(self.changes.get() + 1);
-            if self.changes.get() >= TRIM_EVERY {
+            self.changed()
+        };
+        write().map_err(|error| self.wrong(error))
+    }
+
+    /// The result of a task that was begun, once it is in Redis: [`finish`](Self::finish) and [`published`](Self::published) in
+    /// one, for what need not be known here before.
+    ///
+    /// # Errors
+    /// As [`known`](Self::known); then the task counts as begun.
+    pub(super) fn answered(&self, hash: &str, result: &str) -> Result<(), LedgerError> {
+        let write = || {
+            self.durable(false)?;
+            self.conn
+                .prepare_cached(
+                    "UPDATE task SET result = coalesce(result, ?2), published = 1 WHERE hash = ?1 AND NOT published",
+                )?
+                .execute([hash, result])?;
+            self.changed()
+        };
+        write().map_err(|error| self.wrong(error))
+    }
+
+    fn changed(&self) -> rusqlite::Result<()> {
+        let changes = self.changes.get() + 1;
+        self.changes.set(changes);
+        self.untidy.set(true);
+        if changes >= FORGET_EVERY {
+            self.changes.set(0);
+            self.trim(REMEMBERED, REMEMBERED_REFUSED)?;
+        } else if changes.is_multiple_of(THIN_EVERY) {
+            self.thin()?;
+        }
+        Ok(())
+    }
+
+    /// For when there is nothing else to do: keeps the file small, and brings what was written to its place in it.
+    ///
+    /// # Errors
+    /// As [`known`](Self::known).
+    pub(super) fn tidy(&self) -> Result<(), LedgerError> {
+        if !self.untidy.replace(false) {
+            return Ok(());
+        }
+        let tidy = || {
+            if self.changes.get() >= THIN_EVERY {
                 self.changes.set(0);
                 self.trim(REMEMBERED, REMEMBERED_REFUSED)?;
             }
-            Ok(())
+            self.conn.execute_batch("PRAGMA wal_checkpoint(PASSIVE)")
         };
-        write().map_err(|error| self.wrong(error))
+        tidy().map_err(|error| self.wrong(error))
     }
 
     /// Results that may not be in Redis yet, oldest first: hash, id and result. At most 100; ask again after publishing.
@@ -345,30 +406,65 @@ impl Ledger {
         look().map_err(|error| self.wrong(error))
     }
 
-    /// Keeps the file small. What is open is never forgotten.
+    /// What may run again, was begun and has no result here, newest first: hash, id and action. At most 100, which is more than
+    /// a lane has slots.
+    ///
+    /// # Errors
+    /// As [`known`](Self::known).
+    pub(super) fn unanswered(&self) -> Result<Vec<(String, String, String)>, LedgerError> {
+        let look = || {
+            self.conn
+                .prepare_cached(
+                    "SELECT hash, id, action FROM task WHERE NOT published AND result IS NULL AND again
+                     ORDER BY seq DESC LIMIT 100",
+                )?
+                .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+                .collect::<rusqlite::Result<Vec<_>>>()
+        };
+        look().map_err(|error| self.wrong(error))
+    }
+
+    /// Keeps only the newest results in full.
+    fn thin(&self) -> rusqlite::Result<()> {
+        self.conn
+            .prepare_cached(
+                "UPDATE task SET result = NULL WHERE published AND result IS NOT NULL AND seq <=
+                 (SELECT seq FROM task WHERE result IS NOT NULL ORDER BY seq DESC LIMIT 1 OFFSET ?1)",
+            )?
+            .execute([FULL])
+            .map(drop)
+    }
+
+    /// Keeps the file small. What is open and must not run twice is never forgotten.
     fn trim(&self, run: u32, refused: u32) -> rusqlite::Result<()> {
         let all = self.conn.unchecked_transaction()?;
+        self.thin()?;
         self.conn.execute(
-            "UPDATE task SET result = NULL WHERE published AND result IS NOT NULL AND seq NOT IN
-             (SELECT seq FROM task WHERE published ORDER BY seq DESC LIMIT ?1)",
-            [FULL],
-        )?;
-        self.conn.execute(
-            "DELETE FROM task WHERE published AND begun_ms IS NULL AND seq NOT IN
-             (SELECT seq FROM task WHERE begun_ms IS NULL ORDER BY seq DESC LIMIT ?1)",
+            "DELETE FROM task WHERE published AND begun_ms IS NULL AND seq <=
+             (SELECT seq FROM task WHERE begun_ms IS NULL ORDER BY seq DESC LIMIT 1 OFFSET ?1)",
             [refused],
         )?;
-        let surplus = "published AND begun_ms IS NOT NULL AND seq NOT IN
-             (SELECT seq FROM task WHERE begun_ms IS NOT NULL ORDER BY seq DESC LIMIT ?1)";
-        // Only what must not run again may not be replayed.
-        self.conn.execute(
-            &format!(
-                "UPDATE lane SET forgotten_ms = max(forgotten_ms, coalesce(
-                 (SELECT max(issued_ms) FROM task WHERE NOT again AND {surplus}), forgotten_ms))"
-            ),
-            [run],
-        )?;
-        self.conn.execute(&format!("DELETE FROM task WHERE {surplus}"), [run])?;
+        let last: Option<i64> = self
+            .conn
+            .query_row(
+                "SELECT seq FROM task WHERE begun_ms IS NOT NULL ORDER BY seq DESC LIMIT 1 OFFSET ?1",
+                [run],
+                |row| row.get(0),
+            )
+            .optional()?;
+        if let Some(last) = last {
+            // What a dead lane left open, and Redis has neither in flight nor answered, would stay so for good.
+            let surplus = "seq <= ?1 AND begun_ms IS NOT NULL AND (published OR (again AND result IS NULL))";
+            // Only what must not run again may not be replayed. A moment too late, should the rest fail, is safe.
+            let newest: Option<i64> = self.conn.query_row(
+                &format!("SELECT max(issued_ms) FROM task WHERE NOT again AND {surplus}"),
+                [last],
+                |row| row.get(0),
+            )?;
+            self.forgotten_ms.set(self.forgotten_ms.get().max(newest.unwrap_or(i64::MIN)));
+            self.conn.execute("UPDATE lane SET forgotten_ms = ?1", [self.forgotten_ms.get()])?;
+            self.conn.execute(&format!("DELETE FROM task WHERE {surplus}"), [last])?;
+        }
         all.commit()
     }
 }

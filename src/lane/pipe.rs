@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::recover::recover;
 use super::serve::serve;
-use super::shared::{DEAF, InHand, Shared, Trouble, hash_of};
+use super::shared::{DEAF, Shared, Trouble, hash_of};
 use crate::queue::{Claimer, Piece, QueueError};
 use crate::vocabulary::human;
 
@@ -16,7 +16,7 @@ const DEAF_PASS: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Runs until the lane leaves.
 pub(super) async fn pipe(shared: Rc<Shared>) {
-    while !shared.leaving.get() || !shared.in_hand.borrow().is_empty() {
+    while !shared.leaving.get() || shared.busy() > 0 {
         shared.rebuild.set(false);
         let ended = session(&shared).await;
         shared.desk.borrow_mut().take();
@@ -65,7 +65,7 @@ async fn serve_all(shared: &Rc<Shared>, claimer: &mut Claimer) -> Result<(), Tro
         }
         if shared.leaving.get() {
             // Running tasks still need the connection to be answered.
-            if shared.in_hand.borrow().is_empty() {
+            if shared.busy() == 0 {
                 if let Some(desk) = shared.desk() {
                     desk.disown(&shared.owner).await?;
                 }
@@ -91,6 +91,9 @@ async fn serve_all(shared: &Rc<Shared>, claimer: &mut Claimer) -> Result<(), Tro
         let Some(raw) = claim(shared, claimer).await? else {
             shared.backoff.borrow_mut().reset();
             shared.waiting.set(Some(0));
+            if shared.busy() == 0 {
+                shared.ledger.tidy()?;
+            }
             continue;
         };
         let hash = hash_of(&raw);
@@ -101,13 +104,9 @@ async fn serve_all(shared: &Rc<Shared>, claimer: &mut Claimer) -> Result<(), Tro
             continue;
         }
         // The same bytes once more while they are being worked on: one answer serves both.
-        if shared.runs(&hash) {
+        if !shared.take(&hash) {
             continue;
         }
-        shared
-            .in_hand
-            .borrow_mut()
-            .insert(hash.clone(), InHand { what: "a new task".to_owned(), begun: None });
         tokio::task::spawn_local(serve(shared.clone(), raw, hash, permit));
     }
 }

@@ -58,6 +58,22 @@ pub(super) enum Fate {
 }
 
 /// Decides that. `mark` is asked of Redis only if the ledger knows nothing.
+///
+/// Where a SIGKILL finds a task, and what the next lane makes of it:
+///
+/// | the lane died | ledger | Redis | fate |
+/// |---|---|---|---|
+/// | before the command | nothing | in flight | again |
+/// | after starting a read without a rate, before taking that down | nothing | in flight | again; that attempt is not counted |
+/// | in the command, it may run again | begun | in flight | again, until it was begun [`ATTEMPTS`] times; then interrupted |
+/// | in the command, it must not run twice | begun | in flight | interrupted |
+/// | with its result, it may run again, not yet answered | begun | in flight | as in the command |
+/// | with its result, it may run again, answered | begun | the result | that one is taken over, see [`take_over`] |
+/// | with its result, it must not run twice | the result | in flight | publish |
+/// | answered, the journal's record not yet written | the result, open | the result | said, and published once more: nothing changes |
+///
+/// The second line is why [`ATTEMPTS`] is not a strict bound for reads without a rate: the ledger is written while the command
+/// starts, some tenths of a millisecond. Nothing depends on how often they run.
 pub(super) fn fate(known: Known, mark: Option<&Mark>, us: &str) -> Fate {
     let begun = |begun: Begun| {
         if begun.again && begun.attempts < ATTEMPTS { Fate::Again } else { Fate::Interrupted(begun) }
@@ -77,6 +93,9 @@ pub(super) fn fate(known: Known, mark: Option<&Mark>, us: &str) -> Fate {
 /// being run by this process.
 pub(super) async fn recover(shared: &Rc<Shared>, desk: &Desk) -> Result<(), Trouble> {
     let held: Vec<_> = desk.in_flight().await?.into_iter().map(|raw| (hash_of(&raw), raw)).collect();
+    if !shared.recovered.get() {
+        take_over(shared, desk).await?;
+    }
     loop {
         let open = shared.ledger.unpublished()?;
         if open.is_empty() {
@@ -103,6 +122,27 @@ pub(super) async fn recover(shared: &Rc<Shared>, desk: &Desk) -> Result<(), Trou
         shared.passed();
         if !shared.runs(hash) {
             settle(shared, desk, Piece { raw, hash }).await?;
+        }
+    }
+    Ok(())
+}
+
+/// A lane before this one may have died between answering a task that may run again and taking that down here: then Redis has
+/// the answer, nothing is in flight, and the journal may have no record. The answer is taken into the ledger as if it had been
+/// taken down then; it is said with all that are open. Otherwise the same bytes given once more would be run once more.
+async fn take_over(shared: &Rc<Shared>, desk: &Desk) -> Result<(), Trouble> {
+    for (hash, id, action) in shared.ledger.unanswered()? {
+        shared.passed();
+        let Some(json) = desk.result(&id).await? else { continue };
+        // Whoever can write to Redis can write anything there: not what is another's.
+        let Ok(result) = serde_json::from_slice::<TaskResult>(&json) else { continue };
+        let ours = result.id == id
+            && result.action.as_deref() == Some(&*action)
+            && result.node == *shared.node()
+            && result.lane == shared.lane();
+        if ours {
+            let begun = Begun { id, action, issued_ms: 0, again: true, attempts: 0 };
+            shared.ledger.finish(&hash, &begun, &shared.json(&result))?;
         }
     }
     Ok(())

@@ -158,13 +158,14 @@ impl Beyond {
     }
 }
 
-/// Whether nothing of the group is left, looked for at most so long.
+/// Whether nothing of the group is left that is not ours to kill, looked for at most so long. What is ours was killed; where
+/// nobody collects the dead (PID 1 of some containers) it is still counted as there, and is not waited for.
 async fn gone(group: Option<Pid>, within: Duration) -> bool {
     const LOOK: Duration = Duration::from_millis(20);
     let until = Instant::now() + within;
     while group.is_some_and(|group| !matches!(killpg(group, None), Err(Errno::ESRCH))) {
         if Instant::now() >= until {
-            return false;
+            return group.is_some_and(|group| !matches!(killpg(group, None), Err(Errno::EPERM)));
         }
         tokio::time::sleep(LOOK).await;
     }

@@ -1,34 +1,54 @@
 //! One task, from its bytes to its result.
 
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
 use std::process::Stdio;
 use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::yield_now;
+use tokio::time::timeout;
 
 use super::admit::{Admitted, Past, Refused, admit};
 use super::guard::RunLock;
 use super::ledger::{Begun, Known, LedgerError};
 use super::recover::{ATTEMPTS, Mark, forgotten, interrupted};
-use super::result::{Status, TaskResult};
+use super::result::{Ran, Status, TaskResult};
 use super::run::{Beyond, GRACE, Order, run};
-use super::shared::{InHand, Shared, Trouble};
+use super::shared::{Shared, Trouble};
 use super::task::{Task, canary};
 use crate::catalog::Mode;
 use crate::queue::{CANARY, Desk, How, Piece};
 use crate::vocabulary::{InFlight, Moment, human, printable};
 
 /// How often a command that could not be ended is killed again, and this lane looks whether it is to leave.
-const LOOK: std::time::Duration = std::time::Duration::from_secs(1);
+const LOOK: Duration = Duration::from_secs(1);
+
+/// After how long a run that may be repeated is marked in Redis. The mark is for people, and who is done sooner is not seen
+/// by them; it would cost the server more than the answer does.
+const MARK_AFTER: Duration = Duration::from_millis(20);
+
+/// What came of running a command, and the command itself if it could not be ended; or why it was not started.
+type Run = io::Result<(Ran, Option<Beyond>)>;
 
 /// Serves a task that was claimed and is in hand. The slot is free again when it is answered.
 pub(super) async fn serve(shared: Rc<Shared>, raw: Vec<u8>, hash: String, permit: OwnedSemaphorePermit) {
-    let served = one(&shared, Piece { raw: &raw, hash: &hash }).await;
-    shared.in_hand.borrow_mut().remove(&hash);
+    let served = loop {
+        let served = one(&shared, Piece { raw: &raw, hash: &hash }).await;
+        // A copy that came meanwhile may have been claimed after the answer had cleared away all that were there. Now the
+        // ledger answers it.
+        if served.is_err() || !shared.copied(&hash) {
+            break served;
+        }
+    };
+    shared.release(&hash);
     match served {
         Ok(()) => shared.backoff.borrow_mut().reset(),
         Err(trouble) => shared.fail(trouble),
     }
-    shared.show();
     drop(permit);
     shared.poke.notify_one();
     shared.changed.notify_one();
@@ -52,8 +72,7 @@ async fn one(shared: &Rc<Shared>, piece: Piece<'_>) -> Result<(), Trouble> {
     };
     let now = shared.now_ms();
     let verdict = admit::<LedgerError>(piece.raw, &shared.rules(), now, |task, action| {
-        let since =
-            |per: std::time::Duration| now.saturating_sub(per.as_millis().try_into().unwrap_or(i64::MAX));
+        let since = |per: Duration| now.saturating_sub(per.as_millis().try_into().unwrap_or(i64::MAX));
         let runs = match action.rate {
             Some(rate) => shared.ledger.begun_since(&task.action, piece.hash, since(rate.per))?,
             None => 0,
@@ -61,7 +80,7 @@ async fn one(shared: &Rc<Shared>, piece: Piece<'_>) -> Result<(), Trouble> {
         Ok(Past {
             id_used: shared.ledger.used_by_another(&task.id, piece.hash)?,
             runs,
-            forgotten_ms: shared.ledger.forgotten_ms()?,
+            forgotten_ms: shared.ledger.forgotten_ms(),
         })
     })?;
     match (verdict, before) {
@@ -116,16 +135,14 @@ async fn execute(
     admitted: &Admitted,
     attempts: u32,
 ) -> Result<(), Trouble> {
-    let Admitted { task, issued_ms, argv, timeout, again } = admitted;
-    let what = format!("{} ({})", task.action, task.id);
+    let Admitted { task, issued_ms, argv, timeout, again, free } = admitted;
     let begun = InFlight {
         id: task.id.clone(),
         action: task.action.clone(),
         since: Moment::now(),
         idempotent: *again,
     };
-    shared.in_hand.borrow_mut().insert(piece.hash.to_owned(), InHand { what, begun: Some(begun) });
-    shared.show();
+    shared.runs_now(piece.hash, begun);
     let lock = match shared.lane() {
         Mode::Read => None,
         Mode::Write => Some(RunLock::take(&shared.state_dir).map_err(file("run.lock"))?),
@@ -141,18 +158,6 @@ async fn execute(
         again: *again,
         attempts,
     };
-    shared.ledger.begin(piece.hash, &begun, shared.now_ms())?;
-    let mark = shared.json(&Mark {
-        owner: shared.owner.id.clone(),
-        place: shared.owner.place.clone(),
-        id: task.id.clone(),
-        action: task.action.clone(),
-        issued_ms: *issued_ms,
-        again: *again,
-        attempts,
-        at: format!("{:.3}", jiff::Timestamp::now()),
-    });
-    let held = shared.how == How::Blmove;
     let late = || {
         let text = format!(
             "{} ({}) is over its time of {} and was told to end; nothing else is run before it has",
@@ -163,25 +168,19 @@ async fn execute(
         shared.enter("late", true, text);
     };
     let order = Order { argv, timeout: *timeout, grace: GRACE, stdin, late: &late };
-    let ran = if *again {
-        // The mark of what may run twice is for people; it need not be waited for.
-        let (marked, ran) = tokio::join!(desk.begin(&shared.owner, piece, &mark, held), run(order));
-        if let Err(error) = marked {
-            shared.fail(error.into());
+    let begin = || shared.ledger.begin(piece.hash, &begun, shared.now_ms());
+    let ran = if *free && attempts == 1 {
+        // Taken down while the command starts, before anything else has its turn here.
+        let mut running = pin!(run(order));
+        let first = poll_fn(|context| Poll::Ready(running.as_mut().poll(context))).await;
+        begin()?;
+        match first {
+            Poll::Ready(ran) => ran,
+            Poll::Pending => marked(shared, desk, piece, &begun, running).await,
         }
-        ran
     } else {
-        match desk.begin(&shared.owner, piece, &mark, held).await {
-            Ok(true) => run(order).await,
-            Ok(false) => {
-                shared.ledger.not_begun(piece.hash)?;
-                return Err(Trouble::Lost);
-            }
-            Err(error) => {
-                shared.ledger.not_begun(piece.hash)?;
-                return Err(error.into());
-            }
-        }
+        begin()?;
+        run_begun(shared, desk, piece, &begun, order).await?
     };
     let (ran, beyond) = match ran {
         Ok((ran, beyond)) => (Ok(ran), beyond),
@@ -205,29 +204,105 @@ async fn execute(
             TaskResult { note: Some(note), ..blank(Status::Failed) }
         }
     };
-    let json = shared.json(&result);
-    shared.ledger.finish(piece.hash, &begun, &json)?;
-    shared.says.task(&result);
     shared.count(&result);
-    // From here on the ledger has the answer, and a second copy of the task is answered from there.
-    if beyond.is_none() {
-        shared.in_hand.borrow_mut().remove(piece.hash);
-    }
-    let published = match shared.desk() {
-        Some(desk) => match desk.finish(piece, &task.id, Some(&json), None).await {
-            Ok(_) => shared.published(piece.hash).map_err(Trouble::from),
-            Err(error) => Err(error.into()),
-        },
-        None => Ok(()),
-    };
-    let Some(beyond) = beyond else { return published };
-    if let Err(trouble) = published {
+    let answered = answer(shared, piece, &begun, &result).await;
+    let Some(beyond) = beyond else { return answered };
+    if let Err(trouble) = answered {
         shared.fail(trouble);
     }
     if outlive(shared, beyond, task).await {
         lock.iter().for_each(|lock| lock.stays(false));
     }
     Ok(())
+}
+
+/// Runs a task that is in the ledger.
+async fn run_begun(
+    shared: &Rc<Shared>,
+    desk: &Desk,
+    piece: Piece<'_>,
+    begun: &Begun,
+    order: Order<'_>,
+) -> Result<Run, Trouble> {
+    if begun.again {
+        return Ok(marked(shared, desk, piece, begun, pin!(run(order))).await);
+    }
+    let mark = mark(shared, begun, jiff::Timestamp::now());
+    match desk.begin(&shared.owner, piece, &mark, shared.how == How::Blmove).await {
+        Ok(true) => Ok(run(order).await),
+        Ok(false) => {
+            shared.ledger.not_begun(piece.hash)?;
+            Err(Trouble::Lost)
+        }
+        Err(error) => {
+            shared.ledger.not_begun(piece.hash)?;
+            Err(error.into())
+        }
+    }
+}
+
+/// Waits for a run that may be repeated, and marks it in Redis if it takes long.
+async fn marked(
+    shared: &Rc<Shared>,
+    desk: &Desk,
+    piece: Piece<'_>,
+    begun: &Begun,
+    mut running: Pin<&mut impl Future<Output = Run>>,
+) -> Run {
+    let at = jiff::Timestamp::now();
+    if let Ok(ran) = timeout(MARK_AFTER, &mut running).await {
+        return ran;
+    }
+    let mark = mark(shared, begun, at);
+    let held = shared.how == How::Blmove;
+    let (marked, ran) = tokio::join!(desk.begin(&shared.owner, piece, &mark, held), running);
+    if let Err(error) = marked {
+        shared.fail(error.into());
+    }
+    ran
+}
+
+fn mark(shared: &Shared, begun: &Begun, at: jiff::Timestamp) -> String {
+    shared.json(&Mark {
+        owner: shared.owner.id.clone(),
+        place: shared.owner.place.clone(),
+        id: begun.id.clone(),
+        action: begun.action.clone(),
+        issued_ms: begun.issued_ms,
+        again: begun.again,
+        attempts: begun.attempts,
+        at: format!("{at:.3}"),
+    })
+}
+
+/// Publishes what came of a run.
+async fn answer(
+    shared: &Rc<Shared>,
+    piece: Piece<'_>,
+    begun: &Begun,
+    result: &TaskResult,
+) -> Result<(), Trouble> {
+    let json = shared.json(result);
+    // What may run again needs its result in the ledger only in case that it does not reach Redis; whoever waits for it
+    // need not wait for the ledger, too.
+    if !begun.again {
+        shared.ledger.finish(piece.hash, begun, &json)?;
+    }
+    let Some(desk) = shared.desk() else {
+        shared.says.task(result);
+        return Ok(shared.ledger.finish(piece.hash, begun, &json)?);
+    };
+    let say = async {
+        // The answer is under way before the journal's thread competes with it for a processor.
+        yield_now().await;
+        shared.says.task(result);
+    };
+    let (answered, ()) = tokio::join!(desk.finish(piece, &begun.id, Some(&json), None), say);
+    if let Err(error) = answered {
+        shared.ledger.finish(piece.hash, begun, &json)?;
+        return Err(error.into());
+    }
+    Ok(shared.answered(piece.hash, begun, &json)?)
 }
 
 /// Waits for a command that could not be ended, answered as it is: to run something beside it would be worse than to wait. A

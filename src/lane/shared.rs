@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio::sync::{Notify, Semaphore};
 
 use super::admit::Rules;
-use super::ledger::{Ledger, LedgerError};
+use super::ledger::{Begun, Ledger, LedgerError};
 use super::result::{Status, TaskResult};
 use super::says::Says;
 use super::sign::hex;
@@ -23,6 +23,8 @@ use crate::vocabulary::{InFlight, LastTask, Moment, NodeName};
 
 /// How many bytes of a task that is too long are kept with the dead.
 const KEPT: usize = 1024;
+/// How long after a change the status is shown.
+const SHOW_AFTER: Duration = Duration::from_millis(100);
 
 /// How long a lane that was told to be deaf stays so if nobody has it hear again: whoever told it may be gone.
 pub(super) const DEAF: Duration = Duration::from_secs(120);
@@ -69,9 +71,11 @@ pub(super) enum Trouble {
 /// A task in hand.
 #[derive(Debug, Clone)]
 pub(super) struct InHand {
-    pub(super) what: String,
+    what: String,
     /// Once it is run.
     pub(super) begun: Option<InFlight>,
+    /// Whether the same bytes were claimed once more.
+    copied: bool,
 }
 
 /// A dead task in Redis.
@@ -108,6 +112,8 @@ pub(super) struct Shared {
     /// By the hash of its bytes.
     pub(super) in_hand: RefCell<BTreeMap<String, InHand>>,
     pub(super) notifier: RefCell<Notifier>,
+    /// Whether the status is about to be shown.
+    showing: Cell<bool>,
     pub(super) ready: Cell<bool>,
     /// What is published and may not be in the journal yet: up to which mark, and the task's hash.
     unsaid: RefCell<VecDeque<(u64, String)>>,
@@ -173,6 +179,7 @@ impl Shared {
             desk: RefCell::default(),
             in_hand: RefCell::default(),
             notifier: RefCell::new(Notifier::from_environment()),
+            showing: Cell::new(false),
             ready: Cell::new(false),
             unsaid: RefCell::default(),
             recovered: Cell::new(false),
@@ -252,7 +259,7 @@ impl Shared {
     /// How long the pipe has made no step, although it could have.
     pub(super) fn stuck_for(&self) -> Duration {
         // With every slot taken it has nothing to do; commands have their own deadlines.
-        if self.slots.available_permits() == 0 && !self.in_hand.borrow().is_empty() {
+        if self.slots.available_permits() == 0 && self.busy() > 0 {
             return Duration::ZERO;
         }
         self.last_pass.get().elapsed()
@@ -261,6 +268,43 @@ impl Shared {
     /// Whether this process is working on the task.
     pub(super) fn runs(&self, hash: &str) -> bool {
         self.in_hand.borrow().contains_key(hash)
+    }
+
+    /// Takes a task in hand. False if the same bytes are in hand: then whoever serves them looks once more when it is done.
+    pub(super) fn take(&self, hash: &str) -> bool {
+        let mut in_hand = self.in_hand.borrow_mut();
+        if let Some(same) = in_hand.get_mut(hash) {
+            same.copied = true;
+            return false;
+        }
+        let what = "a new task".to_owned();
+        in_hand.insert(hash.to_owned(), InHand { what, begun: None, copied: false });
+        true
+    }
+
+    /// Whether a task in hand was claimed once more since this was asked last.
+    pub(super) fn copied(&self, hash: &str) -> bool {
+        self.in_hand.borrow_mut().get_mut(hash).is_some_and(|in_hand| std::mem::take(&mut in_hand.copied))
+    }
+
+    /// A task in hand is run.
+    pub(super) fn runs_now(self: &Rc<Self>, hash: &str, begun: InFlight) {
+        if let Some(in_hand) = self.in_hand.borrow_mut().get_mut(hash) {
+            in_hand.what = format!("{} ({})", begun.action, begun.id);
+            in_hand.begun = Some(begun);
+        }
+        self.show();
+    }
+
+    /// A task is out of hand.
+    pub(super) fn release(self: &Rc<Self>, hash: &str) {
+        self.in_hand.borrow_mut().remove(hash);
+        self.show();
+    }
+
+    /// How many tasks are in hand.
+    pub(super) fn busy(&self) -> usize {
+        self.in_hand.borrow().len()
     }
 
     pub(super) fn desk(&self) -> Option<Desk> {
@@ -282,13 +326,28 @@ impl Shared {
             return;
         }
         state.clone_into(&mut self.state.borrow_mut());
+        self.showing.set(false);
         self.notifier.borrow_mut().status(text.clone());
         self.says.transition(warning, text);
     }
 
-    /// The status for systemd while all is well.
-    pub(super) fn show(&self) {
+    /// Shows the status while all is well, soon: of tasks that take a millisecond only the last is worth PID 1's time. What is
+    /// entered meanwhile is newer and stays.
+    pub(super) fn show(self: &Rc<Self>) {
         self.news.notify_one();
+        if self.showing.replace(true) {
+            return;
+        }
+        let shared = self.clone();
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(SHOW_AFTER).await;
+            if shared.showing.replace(false) {
+                shared.show_now();
+            }
+        });
+    }
+
+    fn show_now(&self) {
         if self.desk.borrow().is_none() || self.leaving.get() || self.is_deaf() {
             return;
         }
@@ -318,6 +377,18 @@ impl Shared {
         }
         self.unsaid.borrow_mut().push_back((self.says.mark(), hash.to_owned()));
         self.settle_said()
+    }
+
+    /// The result of a run is in Redis, and what may run again has it from here on in the ledger, too: in one step with
+    /// [`published`](Self::published) if the journal was quicker than Redis.
+    pub(super) fn answered(&self, hash: &str, begun: &Begun, result: &str) -> Result<(), LedgerError> {
+        if self.says.said(self.says.mark()) {
+            return self.ledger.answered(hash, result);
+        }
+        if begun.again {
+            self.ledger.finish(hash, begun, result)?;
+        }
+        self.published(hash)
     }
 
     /// Closes in the ledger what has got into the journal meanwhile.

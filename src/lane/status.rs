@@ -35,7 +35,7 @@ pub(super) async fn keep(shared: Rc<Shared>, dir: PathBuf) {
                 format!("{}: {error}; the supervisor does not see this lane", dir.display()),
             );
         }
-        let at_most = if shared.in_hand.borrow().is_empty() { LANE_STATUS_EVERY } else { ASK };
+        let at_most = if shared.busy() == 0 { LANE_STATUS_EVERY } else { ASK };
         // Whatever there is or is not to say: who reads it must see that this process still moves.
         let _ = timeout(at_most, shared.news.notified()).await;
     }
@@ -43,7 +43,7 @@ pub(super) async fn keep(shared: Rc<Shared>, dir: PathBuf) {
 
 /// Asks how many tasks wait. Not while nothing runs: a claim that waits says that none do.
 async fn ask(shared: &Rc<Shared>) {
-    let idle = shared.in_hand.borrow().is_empty() && shared.waiting.get() == Some(0);
+    let idle = shared.busy() == 0 && shared.waiting.get() == Some(0);
     if idle || shared.asked.get().is_some_and(|at| at.elapsed() < ASK) {
         return;
     }

@@ -160,7 +160,7 @@ async fn run(shared: Rc<Shared>, reload: Rc<dyn Fn() -> Result<Rules, String>>) 
         if pipe.as_ref().is_some_and(tokio::task::JoinHandle::is_finished) {
             pipe = None;
         }
-        if shared.leaving.get() && pipe.is_none() && shared.in_hand.borrow().is_empty() {
+        if shared.leaving.get() && pipe.is_none() && shared.busy() == 0 {
             break;
         }
     }
@@ -225,7 +225,7 @@ fn leave(shared: &Rc<Shared>) {
         return;
     }
     shared.notifier.borrow().stopping();
-    let running = shared.in_hand.borrow().len();
+    let running = shared.busy();
     let text = match running {
         0 => "leaving".to_owned(),
         n => format!("leaving when {n} running tasks are finished"),

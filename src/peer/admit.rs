@@ -156,7 +156,8 @@ fn needs_worker(verb: &Verb) -> bool {
         | Verb::Prove { .. }
         | Verb::Requeue(_)
         | Verb::Drop(_)
-        | Verb::Watch {} => false,
+        | Verb::Watch {}
+        | Verb::Events {} => false,
     }
 }
 

@@ -255,9 +255,12 @@ async fn greet(
             Verdict::Refused(refusal) => Err(ConnectError::Refused(refusal)),
             Verdict::Outcome(_) => Err(protocol(unexpected())),
         },
-        ServerFrame::Snapshot(_) | ServerFrame::Change(_) | ServerFrame::Keepalive | ServerFrame::Leaving => {
-            Err(protocol(unexpected()))
-        }
+        ServerFrame::Snapshot(_)
+        | ServerFrame::Change(_)
+        | ServerFrame::Keepalive
+        | ServerFrame::Leaving
+        | ServerFrame::Event(_)
+        | ServerFrame::Missed { .. } => Err(protocol(unexpected())),
     }
 }
 

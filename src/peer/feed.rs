@@ -9,6 +9,8 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
 use super::desk::{Subscription, Update};
+use super::wire::ServerFrame;
+use crate::journal::{EventLine, Recorder};
 
 /// How long a session waits before it asks again, if the supervisor's inbox was full or the session could not keep up.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -72,6 +74,39 @@ impl Feed {
                 Ok(update) => News::Changed(update),
                 Err(RecvError::Lagged(_) | RecvError::Closed) => News::Missed,
             },
+        }
+    }
+}
+
+/// What a session tells of the records of this node: all of them, or that some were lost.
+#[derive(Debug, Default)]
+pub(super) enum Records {
+    /// Nothing.
+    #[default]
+    Off,
+    /// Each one as it happens.
+    Told(broadcast::Receiver<Arc<EventLine>>),
+}
+
+impl Records {
+    /// From here on, each one.
+    pub(super) fn listen(recorder: &Recorder) -> Self {
+        Self::Told(recorder.events())
+    }
+
+    /// Whether the session tells them.
+    pub(super) fn are_told(&self) -> bool {
+        matches!(self, Self::Told(_))
+    }
+
+    /// The next frame to send; never, if there is none. Cancel safe.
+    pub(super) async fn next(&mut self) -> ServerFrame {
+        let Self::Told(records) = self else { return pending().await };
+        match records.recv().await {
+            Ok(line) => ServerFrame::Event(EventLine::clone(&line)),
+            Err(RecvError::Lagged(count)) => ServerFrame::Missed { count },
+            // The last recorder is gone, and so is the supervisor in a moment.
+            Err(RecvError::Closed) => pending().await,
         }
     }
 }

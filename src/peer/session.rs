@@ -17,7 +17,7 @@ use super::admit::{admit, may_see, may_watch};
 use super::channel::Channel;
 use super::codec::{WireError, decode_client, encode, no_request, req_id_in};
 use super::desk::{Asker, Desk, Order, Subscription, Update, View};
-use super::feed::{Feed, News};
+use super::feed::{Feed, News, Records};
 use super::gate::{Reason, Seat, Told};
 use super::refusals::Refusals;
 use super::replay::{Replays, Turn};
@@ -88,6 +88,7 @@ pub(super) struct Session {
     fleet: watch::Receiver<Arc<Fleet>>,
     under_way: FuturesUnordered<BoxFuture<'static, (ReqId, Verdict)>>,
     feed: Feed,
+    records: Records,
     spoke: Instant,
 }
 
@@ -95,7 +96,8 @@ impl Session {
     pub(super) fn new(room: Room, channel: Channel, asker: Asker) -> Self {
         let fleet = room.desk.fleet.clone();
         let under_way = FuturesUnordered::new();
-        Self { room, channel, asker, fleet, under_way, feed: Feed::Off, spoke: Instant::now() }
+        let (feed, records) = (Feed::Off, Records::Off);
+        Self { room, channel, asker, fleet, under_way, feed, records, spoke: Instant::now() }
     }
 
     /// Speaks until the connection ends. The hello must have come by `hello_by`. Keeps the seat until then.
@@ -130,6 +132,9 @@ impl Session {
         }
         while let Some(news @ News::Changed(_)) = self.feed.next().now_or_never() {
             self.report(news).await?;
+        }
+        while let Some(record) = self.records.next().now_or_never() {
+            self.send(&record).await?;
         }
         self.channel.end().await;
         Ok(())
@@ -183,7 +188,8 @@ impl Session {
     /// One round: wait for whatever comes first, handle it to the end.
     async fn pass(&mut self, told: &mut Told) -> Result<(), End> {
         let keepalive = self.spoke + KEEPALIVE;
-        let follows = self.feed.is_on() || matches!(self.asker, Asker::Peer { .. });
+        let follows =
+            self.feed.is_on() || self.records.are_told() || matches!(self.asker, Asker::Peer { .. });
         // Every branch is cancel safe: frames gather in the channel, verdicts and changes stay in their queues.
         tokio::select! {
             frame = self.channel.read() => {
@@ -194,6 +200,7 @@ impl Session {
                 self.answer(req_id, verdict).await
             }
             news = self.feed.next() => self.report(news).await,
+            record = self.records.next() => self.send(&record).await,
             changed = self.fleet.changed() => match changed {
                 Ok(()) => self.reloaded().await,
                 Err(_) => Err(End::Closing),
@@ -236,6 +243,11 @@ impl Session {
                 self.answer(req_id, Verdict::Outcome(Outcome::Watching)).await?;
                 self.feed = Feed::now();
                 return Ok(());
+            }
+            Ok(()) if matches!(request.verb, Verb::Events {}) => {
+                // First listen, then say so: what happens in between is told.
+                self.records = Records::listen(&self.room.desk.recorder);
+                return self.answer(req_id, Verdict::Outcome(Outcome::Watching)).await;
             }
             Ok(()) => self.place(&request),
             Err(refusal) => Err(refusal),

@@ -135,7 +135,8 @@ impl PeerHandle {
             | Verb::Audit { .. }
             | Verb::Fleet {}
             | Verb::Prove { .. }
-            | Verb::Watch {} => true,
+            | Verb::Watch {}
+            | Verb::Events {} => true,
             // Never sent to a peer.
             Verb::Power { .. } | Verb::Requeue(_) | Verb::Drop(_) => false,
         };
@@ -287,7 +288,10 @@ impl Following {
                     self.tell(PeerNews::Change(report)).await?;
                 }
                 // The link never passes these on.
-                ServerFrame::Hello(_) | ServerFrame::Reply(_) => {}
+                ServerFrame::Hello(_)
+                | ServerFrame::Reply(_)
+                | ServerFrame::Event(_)
+                | ServerFrame::Missed { .. } => {}
             }
         }
     }

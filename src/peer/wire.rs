@@ -13,6 +13,7 @@ pub use report::{AuditLine, Class, Explanation, NodeReport, NodeState, Rehearsal
 
 pub use super::codec::{decode_client, decode_server, encode};
 use crate::fleet::Right;
+pub use crate::journal::EventLine;
 use crate::journal::Proof;
 use crate::vocabulary::{
     BootNonce, FailureClass, FleetHash, InvocationId, Mode, NodeName, Remedy, ReqId, TaskId, UnitName,
@@ -52,6 +53,13 @@ pub enum ServerFrame {
     Keepalive,
     /// The host shuts down or reboots; its silence is not a failure.
     Leaving,
+    /// To whoever follows the events: one record, as it happens.
+    Event(EventLine),
+    /// To the same: so many records passed by, because the reader was too slow. The audit has them.
+    Missed {
+        /// How many.
+        count: u64,
+    },
     /// The answer to one request.
     Reply(Reply),
 }
@@ -139,6 +147,9 @@ pub enum Verb {
     /// From here on push every change that this node learns of: a [`ServerFrame::Snapshot`] per node first, then each
     /// [`ServerFrame::Change`]. Only over the local socket.
     Watch {},
+    /// From here on push every record of this node as a [`ServerFrame::Event`], as it happens. Only over the local
+    /// socket.
+    Events {},
 }
 
 /// A task that could not be done.
@@ -210,7 +221,8 @@ impl Verb {
             | Self::Fleet {}
             | Self::Requeue(_)
             | Self::Drop(_)
-            | Self::Watch {} => None,
+            | Self::Watch {}
+            | Self::Events {} => None,
         }
     }
 
@@ -231,7 +243,8 @@ impl Verb {
             | Self::Audit { .. }
             | Self::Fleet {}
             | Self::Prove { .. }
-            | Self::Watch {} => false,
+            | Self::Watch {}
+            | Self::Events {} => false,
         }
     }
 
@@ -253,6 +266,7 @@ impl Verb {
             Self::Requeue(_) => "requeue",
             Self::Drop(_) => "drop",
             Self::Watch {} => "watch",
+            Self::Events {} => "events",
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A task that does nothing, to see whether tasks arrive. A lane answers it itself: it runs nothing for it, so anybody may
-//! send one, signed or not, and its name is in no catalog.
+//! A task that does nothing, to see whether tasks arrive. A lane answers it itself: it runs nothing for it, so anybody
+//! may send one, signed or not, and its name is in no catalog.
 
 use std::time::Duration;
 
@@ -36,8 +36,8 @@ impl Bird {
     }
 }
 
-/// Sends one canary through a queue and waits for its answer; `None` if there is none within that time, and then it is still
-/// in the queue. Its id can be proved afterwards, like that of any task.
+/// Sends one canary through a queue and waits for its answer; `None` if there is none within that time, and then it is
+/// still in the queue. Its id can be proved afterwards, like that of any task.
 ///
 /// # Errors
 /// Any [`QueueError`], and then nothing is known.

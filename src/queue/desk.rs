@@ -204,6 +204,16 @@ impl Desk {
         cmd.query_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))
     }
 
+    /// The result under an id.
+    ///
+    /// # Errors
+    /// As [`own`](Self::own).
+    pub async fn result(&self, id: &str) -> Result<Option<Vec<u8>>, QueueError> {
+        let mut cmd = redis::cmd("GET");
+        cmd.arg(self.keys.result(id));
+        cmd.query_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))
+    }
+
     /// Marks a task as begun. False if queue or task are no longer ours: then it must not be run. `held` says that it
     /// must be in flight.
     ///

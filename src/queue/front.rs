@@ -15,6 +15,9 @@ use super::server::DEADLINE;
 /// How soon a result is asked for again at first, and at last: most actions take milliseconds, some take minutes. A result is
 /// a key, so that whoever asks later finds it too; Redis has no way to wait for one.
 const ASK: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
+/// For so long it is asked for again and again, because the shortest sleep is longer than what the shortest actions take. A
+/// question takes about a tenth of a millisecond.
+const AT_ONCE: Duration = Duration::from_millis(3);
 /// How many entries of a list are looked at: more than a person reads, and some megabytes at most.
 const SEEN: usize = 1_000;
 
@@ -125,6 +128,9 @@ impl Front {
                 if let Ok(again) = Self::connect(&self.url).await {
                     *self = again;
                 }
+                continue;
+            }
+            if passed < AT_ONCE {
                 continue;
             }
             sleep(pause.min(time - passed)).await;

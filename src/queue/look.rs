@@ -11,8 +11,8 @@ use super::error::{QueueError, mask, shown};
 use super::keys::{Keys, QueueName};
 use super::place::Place;
 
-/// How long one look may take, connecting included. Sooner than a lane's deadline: nobody waits for it but detectors, and
-/// what they do not know does no harm.
+/// How long one look may take, connecting included. Sooner than a lane's deadline: nobody waits for it but detectors,
+/// and what they do not know does no harm.
 const DEADLINE: Duration = Duration::from_secs(2);
 /// How often sentinels are asked whether another is the master by now.
 const STILL_MASTER: Duration = Duration::from_secs(5);
@@ -21,9 +21,9 @@ const AT_ONCE: usize = 200;
 /// How many arguments a key has in [`LOOK`].
 const ARGS: usize = 6;
 
-/// Reads only. Elements are hashed by the server: a task may be as long as 512 MB, and what looks at it runs as root in a
-/// few megabytes. Names are arguments and not keys, so that one that this user may not read spoils only its own answer.
-/// Arguments, for each key: kind, key, in-flight, begun, result, canary.
+/// Reads only. Elements are hashed by the server: a task may be as long as 512 MB, and what looks at it runs as root in
+/// a few megabytes. Names are arguments and not keys, so that one that this user may not read spoils only its own
+/// answer. Arguments, for each key: kind, key, in-flight, begun, result, canary.
 const LOOK: &str = "
 local function hash(list, at)
   local element = redis.call('LINDEX', list, at)

@@ -41,8 +41,7 @@ if ARGV[7] ~= '' then
   redis.call('LTRIM', KEYS[5], 0, ARGV[6])
 end
 if ARGV[3] == '' or not redis.call('SET', KEYS[3], ARGV[3], 'EX', ARGV[4], 'NX') then return 0 end
-redis.call('LPUSH', KEYS[4], ARGV[3])
-redis.call('LTRIM', KEYS[4], 0, ARGV[5])
+if redis.call('LPUSH', KEYS[4], ARGV[3]) > tonumber(ARGV[5]) then redis.call('LTRIM', KEYS[4], 0, ARGV[5]) end
 return 1
 ";
 

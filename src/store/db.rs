@@ -15,7 +15,7 @@ use super::files::{file_id, prepare};
 use super::handle::Key;
 use super::trouble::Trouble;
 use super::{FILE, SavedWorker};
-use crate::journal::Stamped;
+use crate::journal::{Stamped, rfc3339};
 use crate::peer::wire::{AuditLine, MAX_REPLY};
 use crate::vocabulary::Moment;
 
@@ -58,7 +58,8 @@ const ADD: &str = "
     ) STRICT, WITHOUT ROWID;
 ";
 
-const LAST: &str = r#"SELECT seq, at_ms, event, "by", subject, text FROM audit ORDER BY seq DESC LIMIT ?1"#;
+const LAST: &str =
+    r#"SELECT seq, at_ms, event, "by", subject, text, priority FROM audit ORDER BY seq DESC LIMIT ?1"#;
 
 const SAVE_WORKER: &str =
     "INSERT OR REPLACE INTO worker (name, json, boot_id, moment_ms, wall_ms) VALUES (?1, ?2, ?3, ?4, ?5)";
@@ -263,12 +264,8 @@ fn line(row: &Row<'_>) -> rusqlite::Result<AuditLine> {
         by: row.get(3)?,
         subject: row.get(4)?,
         text: row.get(5)?,
+        priority: row.get(6)?,
     })
-}
-
-/// The wall clock `ms` milliseconds after 1970 as RFC 3339 in UTC.
-pub(super) fn rfc3339(ms: i64) -> String {
-    jiff::Timestamp::from_millisecond(ms).map(|at| format!("{at:.3}")).unwrap_or_default()
 }
 
 /// Drops the oldest lines until the rest fits into one answer.

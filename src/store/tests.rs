@@ -191,6 +191,7 @@ fn the_audit_keeps_every_field_in_order_over_restarts() {
             by: "ai-core".to_owned(),
             subject: "mars/write".to_owned(),
             text: "last\u{202e}\n".to_owned(),
+            priority: 4,
         }
     );
     assert!(lines[900].at.starts_with("20") && lines[900].at.ends_with('Z'), "{}", lines[900].at);

@@ -12,7 +12,7 @@ use super::db::{self, Db, Saved};
 use super::handle::{Ask, Key, Shared, StoreError};
 use super::trouble::Trouble;
 use super::{Loaded, Settings};
-use crate::journal::{Event, Line, Mail, Priority, Record, Stamped, Stamper};
+use crate::journal::{Event, Line, Mail, Priority, Record, Stamped, Stamper, rfc3339};
 use crate::peer::wire::AuditLine;
 use crate::vocabulary::{Moment, NodeName};
 
@@ -268,6 +268,9 @@ impl Writer {
                 (known..=base.saturating_add_unsigned(newest)).contains(&last)
             })
             .or_else(|| Some(last.saturating_sub_unsigned(self.written)));
+        if let Some(base) = self.base {
+            self.stamper.tap().numbers_from(base);
+        }
         self.rows = None;
         self.db = Some(db);
         Ok(())
@@ -314,11 +317,12 @@ impl Writer {
         })?;
         lines.extend(self.pending.iter().map(|Pending { stamped, .. }| AuditLine {
             seq: self.seq(stamped).and_then(|seq| seq.try_into().ok()).unwrap_or(stamped.no),
-            at: db::rfc3339(stamped.at_ms),
+            at: rfc3339(stamped.at_ms),
             event: stamped.record.event.name().to_owned(),
             by: stamped.record.by.clone(),
             subject: stamped.record.subject.clone(),
             text: stamped.record.text.clone(),
+            priority: stamped.record.priority.number(),
         }));
         db::fit(&mut lines, last);
         Ok(lines)

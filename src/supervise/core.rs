@@ -62,6 +62,8 @@ pub(super) struct Core {
     pub(super) neighbours: BTreeMap<NodeName, Neighbour>,
     pub(super) host: Host,
     pub(super) host_since: Moment,
+    /// Until when nothing is decided, because this process was away and what it knows is old.
+    pub(super) catching_up: Option<Moment>,
     pub(super) bus_lost: Option<String>,
     /// Why the last reload was refused, while the old configuration is kept.
     pub(super) stale_config: Option<String>,
@@ -188,6 +190,9 @@ impl Core {
 
     /// Feeds an event to the judge and carries out what it decides; true if that has changed the worker's state.
     fn decide(&mut self, name: &WorkerName, event: &Event, now: Moment) -> bool {
+        if let (Some(_), Event::Seen { .. }) = (self.catching_up, event) {
+            return false;
+        }
         let (crowd, host) = (crowd(self.workers.values().map(|worker| &worker.health)), self.host);
         let Some(worker) = self.workers.get_mut(name) else { return false };
         worker.note_event(event, crowd, host, now);
@@ -328,6 +333,9 @@ impl Core {
             self.recorder.record(Record::local(Kind::Degraded, Priority::Warning, "", text));
             self.host(Host::Running, now);
         }
+        if let Some(until) = self.catch_up(now) {
+            return Some(until);
+        }
         let due: Vec<WorkerName> = self
             .workers
             .iter()
@@ -374,6 +382,12 @@ impl Core {
         Plan { looks, redis: self.redis.clone().or_else(|| self.fleet.redis.clone()) }
     }
 
+    /// Has systemd's units followed that there are workers of, and the one that is broken on purpose whatever the file says.
+    pub(super) fn watch_units(&self) {
+        let units = self.workers.values().map(|worker| worker.spec.unit.clone());
+        self.units.send_replace(units.chain(self.drills.unit()).collect());
+    }
+
     /// Adopts a fleet: new workers are looked at, removed ones are forgotten, the others keep their state.
     pub(super) fn adopt(&mut self, fleet: Arc<Fleet>, now: Moment) {
         let specs = fleet.nodes.get(&self.me).map(|node| node.workers.clone()).unwrap_or_default();
@@ -381,6 +395,8 @@ impl Core {
         for (name, spec) in specs {
             let worker = match before.remove(&name) {
                 Some(mut worker) if worker.spec.unit == spec.unit => {
+                    // What it said as another lane, or as a lane at all, is not said of what it is now.
+                    worker.lane = worker.lane.take().filter(|_| worker.spec.lane == spec.lane);
                     worker.adopt(spec);
                     worker
                 }
@@ -389,8 +405,7 @@ impl Core {
             self.workers.insert(name, worker);
         }
         self.fleet = fleet;
-        let units = self.workers.values().map(|worker| worker.spec.unit.clone());
-        self.units.send_replace(units.chain(self.drills.unit()).collect());
+        self.watch_units();
         let lane = |(name, worker): (&WorkerName, &Worker)| Some((name.clone(), worker.spec.lane?));
         self.lanes.send_replace(self.workers.iter().filter_map(lane).collect());
         self.plan.send_replace(self.looks());

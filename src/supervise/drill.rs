@@ -57,6 +57,8 @@ struct UnderWay {
     began: Instant,
     found: Option<Instant>,
     well: Option<Instant>,
+    /// When a lane was last told to be deaf.
+    deafened: Instant,
 }
 
 /// What hangs on a worker while it is rehearsed.
@@ -143,6 +145,7 @@ impl Core {
             began: Instant::now(),
             found: None,
             well: None,
+            deafened: Instant::now(),
         });
         self.save_lease();
         self.publish(&name, now);
@@ -267,6 +270,7 @@ impl Core {
     pub(super) fn drill_due(&mut self, now: Moment) -> Option<Moment> {
         let due = |drills: &Drills| drills.under_way.as_ref().and_then(|drill| drill.drill.wake());
         let name = self.drills.under_way.as_ref().map(|drill| drill.worker.clone())?;
+        self.keep_deaf();
         if due(&self.drills).is_some_and(|due| due <= now) {
             if self.workers.contains_key(&name) {
                 self.cue_seen(&name, now);

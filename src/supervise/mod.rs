@@ -2,6 +2,8 @@
 //! judge decides; everything slow happens elsewhere and comes back as a message.
 
 mod acts;
+mod alarm;
+mod away;
 mod core;
 mod drill;
 mod gentle;

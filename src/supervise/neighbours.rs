@@ -23,8 +23,8 @@ pub(super) struct Neighbour {
     degraded: Vec<String>,
     /// How it sees the nodes that it watches.
     sees: Vec<Sighting>,
-    /// What it rehearsed with them.
-    rehearsed: Vec<Rehearsal>,
+    /// What it rehearsed with them, and when it said so.
+    rehearsed: (Vec<Rehearsal>, Moment),
     workers: BTreeMap<WorkerName, Seen>,
     /// What its silence would mean had it not said goodbye.
     excused: Option<(NodeState, String)>,
@@ -132,7 +132,7 @@ impl Neighbour {
             run: None,
             degraded: Vec::new(),
             sees: Vec::new(),
-            rehearsed: Vec::new(),
+            rehearsed: (Vec::new(), now),
             workers: BTreeMap::new(),
             excused: None,
             powered: None,
@@ -193,7 +193,7 @@ impl Neighbour {
     pub(super) fn snapshot(&mut self, report: NodeReport, now: Moment) {
         self.degraded = report.degraded;
         self.sees = report.sees;
-        self.rehearsed = report.rehearsed;
+        self.rehearsed = (report.rehearsed, now);
         // It may have taken another fleet file since its hello.
         self.fleet_hash = report.fleet_hash.or(self.fleet_hash);
         let mut before = std::mem::take(&mut self.workers);
@@ -228,7 +228,7 @@ impl Neighbour {
             fleet_hash: self.fleet_hash,
             degraded: self.degraded.clone(),
             sees: self.sees.clone(),
-            rehearsed: self.rehearsed.clone(),
+            rehearsed: self.rehearsed(now),
             workers: self.workers.values().map(|seen| seen.now(now)).collect(),
         }
     }
@@ -342,6 +342,20 @@ impl Neighbour {
     /// What is known of the node, for somebody whose order could not be passed on.
     pub(super) fn in_words(&self, node: &NodeName) -> String {
         format!("{node} was last seen {}: {}", self.state.name(), self.why)
+    }
+
+    /// What it rehearsed with the nodes that it watches, with their ages as they are now.
+    fn rehearsed(&self, now: Moment) -> Vec<Rehearsal> {
+        let (said, at) = &self.rehearsed;
+        let since = u64::try_from(now.since(*at).as_millis()).unwrap_or(u64::MAX);
+        let older =
+            |last: &Rehearsal| Rehearsal { ago_ms: last.ago_ms.saturating_add(since), ..last.clone() };
+        said.iter().map(older).collect()
+    }
+
+    /// Its state is as old as this moment, however long this watcher has not listened.
+    pub(super) fn count_anew(&mut self, now: Moment) {
+        self.since = now;
     }
 
     /// The worker of it that is broken on purpose at the moment, if one is.

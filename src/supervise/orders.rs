@@ -6,6 +6,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::core::{Core, Done};
 use super::worker::{WAITERS_AT_MOST, Waiter};
+use crate::fleet::matrix::seen_in_redis;
 use crate::journal::{self, Event as Kind, Priority, Record};
 use crate::judge::{Admitted, Cue, Event, Hold, Objection, Wish, admit};
 use crate::peer::desk::{Asker, Order, Subscription, Update, View};
@@ -71,6 +72,8 @@ impl Core {
                 {
                     let order = *order;
                     self.drill_neighbour(&asker, request, order, reply, now);
+                } else if let Some(verdict) = self.in_the_way(&asker, &request, now) {
+                    let _ = reply.send(verdict);
                 } else if request.target_node == self.me {
                     self.serve(&asker, request, reply, now);
                 } else {
@@ -92,7 +95,7 @@ impl Core {
                 Verb::Status {} => Verdict::Outcome(Outcome::Status(self.node_report(now))),
                 Verb::Fleet {} => Verdict::Outcome(Outcome::Fleet(self.fleet_report(now))),
                 Verb::Audit { last } => return self.audit(last, reply),
-                Verb::Watch {} => Verdict::Outcome(Outcome::Watching),
+                Verb::Watch {} | Verb::Events {} => Verdict::Outcome(Outcome::Watching),
                 Verb::Prove { task, lane } => return prove(task, lane, reply),
                 Verb::Requeue(ref letter) | Verb::Drop(ref letter) => {
                     self.note(asker, request.verb.name(), letter, &request.because);
@@ -135,7 +138,11 @@ impl Core {
                 let workers = vec![worker.report(&self.me, &name, now)];
                 Verdict::Outcome(Outcome::Status(NodeReport { workers, ..self.node_report(now) }))
             }
-            Verb::Explain {} => Verdict::Outcome(Outcome::Explained(worker.explain(&self.me, &name, now))),
+            Verb::Explain {} => {
+                let mut explained = worker.explain(&self.me, &name, now);
+                explained.decided.extend(seen_in_redis(&self.fleet, &worker.spec));
+                Verdict::Outcome(Outcome::Explained(explained))
+            }
             Verb::Hold { for_ms } => self.serve_hold(asker, &name, for_ms, request.because, now),
             Verb::Release {} => {
                 let (hold, quarantine) = (worker.state.held(now).is_some(), worker.state.quarantined());
@@ -149,7 +156,8 @@ impl Core {
             | Verb::Prove { .. }
             | Verb::Requeue(_)
             | Verb::Drop(_)
-            | Verb::Watch {} => {
+            | Verb::Watch {}
+            | Verb::Events {} => {
                 refused(RefusalCode::Malformed, format!("`{}` takes no worker", request.verb.name()))
             }
         };
@@ -337,7 +345,8 @@ impl Core {
             | Verb::Prove { .. }
             | Verb::Requeue(_)
             | Verb::Drop(_)
-            | Verb::Watch {}) => verb,
+            | Verb::Watch {}
+            | Verb::Events {}) => verb,
         };
         // A silent node's last known state is better than none, and says itself that it is old.
         if let (Verb::Status {}, None) = (&verb, &request.worker) {
@@ -387,7 +396,8 @@ impl Core {
             | Verb::Fleet {}
             | Verb::Requeue(_)
             | Verb::Drop(_)
-            | Verb::Watch {} => ANSWER,
+            | Verb::Watch {}
+            | Verb::Events {} => ANSWER,
         }
     }
 

@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::timeout;
 
+use super::alarm;
 use super::core::{Core, Done, publishers};
 use super::kernel;
 use super::lanes::{self, LaneNews};
@@ -142,6 +143,7 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
         neighbours: Default::default(),
         host: Host::Running,
         host_since: now,
+        catching_up: None,
         bus_lost: None,
         stale_config: None,
         published: (Vec::new(), now),
@@ -157,11 +159,13 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
         done: done_tx,
         drills: Default::default(),
     };
+    alarm::start(me.clone(), core.recorder.clone(), core.systemd.clone());
     take_over(&mut core, &fleet, &evidence.loaded, now);
     core.adopt(fleet.clone(), now);
     for (key, saved) in &evidence.loaded.rehearsals {
         core.take_over_rehearsal(key, saved, away(saved.saved_wall_ms), now);
     }
+    core.watch_units();
     let follow = Follow { me: me.clone(), nonce, identity: identity.clone(), events: peers_tx };
     core.follow_neighbours(|fleet, node| follow.start(fleet, node), now);
 
@@ -226,8 +230,9 @@ async fn supervise(
         }
         notifier.passed();
         let sleep = due.map_or(notifier.at_most(), |due| due.since(now).min(notifier.at_most()));
-        let woke = inbox.next(sleep).await;
+        let (before, woke) = (now, inbox.next(sleep).await);
         let now = Moment::now();
+        core.slept(before, sleep, now);
         if let Woke::Time = woke {
             if std::mem::take(&mut busy) {
                 kernel::let_go_of_idle_code();

@@ -57,9 +57,11 @@ impl Core {
             Say::RepairingAtOnce => {
                 (Kind::Observed, act, format!("{unit} is repaired at once; dead: {}", worker.why()))
             }
-            Say::LeftToPeers => {
-                (Kind::Alert, Priority::Warning, format!("{unit} is dead and left to its watchers"))
-            }
+            Say::LeftToPeers => (
+                Kind::Alert,
+                Priority::Warning,
+                format!("{unit} is {} and left to its watchers", worker.shown.class.name()),
+            ),
             Say::LeftToPeople => {
                 (Kind::Acted, Priority::Warning, format!("{unit} is not back, and nobody is to act unasked"))
             }

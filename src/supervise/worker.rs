@@ -257,6 +257,9 @@ impl Worker {
             let left = human(hold.until.since(now));
             decided.push(format!("held by {} for another {left}: {}", hold.by, hold.why));
         }
+        if let Some(class) = report.drill {
+            decided.push(format!("a rehearsal of {class} is under way: it was broken on purpose, and its watchers have to repair it"));
+        }
         if !report.doing.is_empty() {
             decided.push(report.doing.clone());
         }

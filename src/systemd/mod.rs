@@ -303,6 +303,15 @@ impl Systemd {
         }
     }
 
+    /// Has a unit started that is no worker and that nobody waits for, within this time. By `systemctl`, which needs no
+    /// bus: that the bus is gone is one of the things that such a unit is for.
+    ///
+    /// # Errors
+    /// systemd's refusal, or that it could not be asked, in words.
+    pub async fn start_quietly(&self, unit: &UnitName, within: Duration) -> Result<(), String> {
+        systemctl::start(&self.place.systemctl, unit, within).await
+    }
+
     /// Asks for a fresh [`SystemdEvent::Observed`] of the unit soon, also if nothing has changed. Never waits.
     pub fn look(&self, unit: &UnitName) {
         if self.asks.try_send(Ask::Look(unit.clone())).is_err() {

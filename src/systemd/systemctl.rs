@@ -149,6 +149,12 @@ pub(super) async fn relaunch(
     relaunch
 }
 
+/// Has PID 1 start the unit; its job is not waited for.
+pub(super) async fn start(systemctl: &Path, unit: &UnitName, within: Duration) -> Result<(), String> {
+    let started = run(systemctl, &["start", "--no-block", "--", unit.as_str()], 0, within).await?;
+    if started.status.success() { Ok(()) } else { Err(started.error) }
+}
+
 fn new_run(raw: &Raw, before: Option<InvocationId>) -> Option<InvocationId> {
     raw.invocation.filter(|run| raw.up() && before != Some(*run))
 }

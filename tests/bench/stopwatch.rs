@@ -222,6 +222,8 @@ impl Watch {
                 ServerFrame::Hello(_)
                 | ServerFrame::Keepalive
                 | ServerFrame::Leaving
+                | ServerFrame::Event(_)
+                | ServerFrame::Missed { .. }
                 | ServerFrame::Reply(_) => false,
             };
             if seen {

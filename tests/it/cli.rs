@@ -2,10 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests")]
 
+mod alert;
+mod drills;
+mod events;
 mod failures;
 pub(crate) mod fake;
 mod help;
 mod matrix;
 mod orders;
+mod screen;
 mod status;
 mod watching;

@@ -1,5 +1,6 @@
 //! Lanes as processes against a real server.
 
+mod answered;
 mod canary;
 mod deaf;
 mod giving;

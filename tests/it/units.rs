@@ -134,6 +134,8 @@ fn the_binary_accepts_every_command_line() {
 /// an unknown word is refused.
 fn accepts(args: &str) -> bool {
     let binary = env!("CARGO_BIN_EXE_keyholder");
+    // An instance of a template is whatever it is for; here a number.
+    let args = args.replace("%i", "1");
     Command::new(binary).args(args.split_whitespace()).arg("--help").output().unwrap().status.success()
 }
 
@@ -295,6 +297,37 @@ fn the_lanes_are_no_more_exposed_than_they_must_be() {
         };
         assert!(verdict.status.success(), "{mode}: {}", String::from_utf8_lossy(&verdict.stdout));
     }
+}
+
+/// The hook is somebody else's program: it gets the network, and nothing that could be lost.
+#[test]
+fn the_alert_hook_runs_outside_root_and_not_for_ever() {
+    demands(
+        "keyholder-alert@.service",
+        &[
+            ("Unit.ConditionPathExists", "/etc/keyholder/alert"),
+            ("Unit.CollectMode", "inactive-or-failed"), // what failed must not gather
+            ("Service.ExecStart", "/usr/local/bin/keyholder alert %i"),
+            ("Service.DynamicUser", "yes"),
+            ("Service.SupplementaryGroups", "keyholder"),
+            ("Service.RuntimeMaxSec", "30"),
+            ("Service.CapabilityBoundingSet", ""),
+            ("Service.NoNewPrivileges", "yes"),
+            ("Service.ProtectSystem", "strict"),
+            ("Service.SystemCallFilter", "@system-service"),
+        ],
+    );
+    let unit = read("keyholder-alert@.service");
+    assert!(!unit.contains_key("Service.User"), "a dynamic user owns nothing");
+    assert!(!unit.keys().any(|key| key.starts_with("Install.")), "only the supervisor starts it");
+    let Ok(verdict) = Command::new("systemd-analyze")
+        .args(["security", "--no-pager", "--offline=yes", "--threshold=20"])
+        .arg(units().join("keyholder-alert@.service"))
+        .output()
+    else {
+        return; // not a systemd host
+    };
+    assert!(verdict.status.success(), "{}", String::from_utf8_lossy(&verdict.stdout));
 }
 
 /// A rehearsal breaks something on purpose: it is asked for each night, never of a critical worker, and what was refused is

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use crate::harness::{binary, repo};
+use crate::harness::{alone, binary, repo};
 
 /// The demo with the binary under test, in a process group of its own as at a prompt.
 fn demo() -> Child {
@@ -36,6 +36,7 @@ fn read_until(lines: &mut BufReader<ChildStdout>, what: &str) -> String {
 
 #[test]
 fn the_demo_tells_every_scene_to_its_end_and_leaves_nothing_behind() {
+    let _alone = alone();
     let start = Instant::now();
     let demo = demo();
     let nodes = nodes_of(&demo);

@@ -1,5 +1,5 @@
-//! What detectors and gentle remedies ask of PID 1, on a real one. This very test binary is carried into a node and runs
-//! there as what it tests will run: as root on the node's system bus.
+//! What detectors and gentle remedies ask of PID 1, on a real one. This very test binary is carried into a node and
+//! runs there as what it tests will run: as root on the node's system bus.
 
 use std::time::Duration;
 
@@ -32,7 +32,14 @@ fn commands_run_as_units_with_limits_and_gentle_acts_touch_what_they_name() {
     lab.sh("mars", "systemctl daemon-reload && systemctl start agent beating pipe");
     let itself = std::env::current_exe().expect("a path");
     lab.lab(&["cp", itself.to_str().expect("a plain path"), "mars:/root/inside"]);
-    lab.sh("mars", "/root/inside --exact detectors::inside --ignored --nocapture");
+    // With the rights of the supervisor: uid 0 and no capability.
+    let bare = "systemd-run --quiet --wait --pipe -p CapabilityBoundingSet= -p NoNewPrivileges=yes /root/inside --exact \
+        detectors::inside --ignored --nocapture";
+    lab.sh("mars", bare);
+
+    let private = "touch /tmp/beat && systemd-run --quiet --wait --pipe -p PrivateTmp=yes /root/inside --exact \
+        detectors::inside_a_private_tmp --ignored --nocapture";
+    lab.sh("mars", private);
 
     // What the journal has of it, and that nothing was left behind.
     let of = |purpose: &str| {
@@ -53,7 +60,7 @@ fn commands_run_as_units_with_limits_and_gentle_acts_touch_what_they_name() {
     });
     assert_eq!(
         lab.sh("mars", "journalctl -o cat --no-pager -u agent.service | grep -c 'nudged by USR1'").trim(),
-        "1"
+        "2"
     );
     assert_eq!(
         lab.sh("mars", "journalctl -o cat --no-pager -u agent.service | grep -c 'reload of'").trim(),
@@ -85,6 +92,23 @@ fn inside() {
         commands(&systemd).await;
         acts(&systemd).await;
         heartbeats(&systemd).await;
+    });
+}
+
+/// The supervisor's unit has a `/tmp` of its own; that a beat is not there must not make its worker stuck.
+#[test]
+#[ignore = "carried into a node by the scenario above"]
+fn inside_a_private_tmp() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let (_units, list) = watch::channel(Vec::new());
+        let (to, _events) = mpsc::channel::<SystemdEvent>(8);
+        let systemd = systemd::start(list, to);
+        let mut beat = Beats::of(&systemd, "agent.service", Heartbeat::File("/tmp/beat".into()));
+        let reading = beat.next().await;
+        assert!(matches!(&reading, Reading::Failed(why) if why.contains("PrivateTmp")), "{reading:?}");
+        let mut beat = Beats::of(&systemd, "agent.service", Heartbeat::File("/run/no-such-beat".into()));
+        assert!(matches!(beat.next().await, Reading::Silent(_)));
     });
 }
 

@@ -59,6 +59,31 @@ fn a_fleet_rehearses_all_that_it_promises_from_next_door() {
     a_watcher_that_vanishes_leaves_no_supervisor_dead(&lab);
 }
 
+#[test]
+fn with_several_watchers_one_repair_is_enough_and_a_third_node_that_is_down_forbids_it() {
+    let units = [("agent.service", service(""))];
+    let lab = house("drills-three", &["mars", "ai-core", "venus"], &units, "agent: { unit: agent.service }");
+    let starts = lab.starts("agent.service");
+    let (code, verdict) = drill(&lab, "venus", "mars/agent --class dead");
+    let by = drilled(&verdict)["by"].as_str().unwrap_or_default().to_owned();
+    assert!(code == 0 && (by == "ai-core" || by == "venus"), "{verdict}");
+    assert_eq!(lab.starts("agent.service"), starts + 1, "it came up once");
+
+    // Seen from mars only: ai-core does not watch venus, and mars does not pass such an order on.
+    let before = lab.property("ai-core", "keyholder.service", "InvocationID");
+    lab.lab(&["unplug", "venus"]);
+    wait("mars misses venus", 10 * SECOND, || {
+        (lab.node("mars", "venus")["state"] == "unreachable").then_some(())
+    });
+    let (code, verdict) = drill(&lab, "mars", "ai-core --class supervisor-dead");
+    assert_eq!((code, refused(&verdict)), (5, "not_now"));
+    let (code, verdict) = drill(&lab, "ai-core", "mars/agent --class dead");
+    assert_eq!((code, refused(&verdict)), (5, "not_now"));
+    assert!(verdict["refused"]["text"].as_str().unwrap().contains("venus is unreachable"), "{verdict}");
+    assert_eq!(lab.starts("agent.service"), starts + 1);
+    assert_eq!(lab.property("ai-core", "keyholder.service", "InvocationID"), before);
+}
+
 fn supervisor(lab: &Lab) -> String {
     lab.property("mars", "keyholder.service", "InvocationID")
 }
@@ -92,7 +117,8 @@ fn a_supervisor_is_killed_and_the_knock_brings_it_back(lab: &Lab) {
 
 fn the_timer_rehearses_what_is_most_due(lab: &Lab) {
     for node in ["mars", "ai-core"] {
-        assert_eq!(lab.property(node, "keyholder-drill.timer", "ActiveState"), "active", "{node}");
+        let installed = lab.sh(node, "journalctl -b -o cat --no-pager _PID=1 UNIT=keyholder-drill.timer");
+        assert!(installed.contains("Started keyholder-drill.timer"), "{node}: {installed}");
         assert_eq!(lab.property(node, "keyholder-drill.timer", "UnitFileState"), "enabled", "{node}");
     }
     let before = ["agent.service", "vital.service"].map(|unit| lab.run_of(unit));
@@ -125,6 +151,9 @@ fn everything_at_once_is_a_table(lab: &Lab) {
     assert!(row("mars/vital dead").contains("left out"), "{said}");
     let (code, said) = lab.tell("ai-core", "keyholder drill mars/vital --class dead --yes");
     assert!(code == 0 && said.contains("passed"), "{said}");
+    let (_, matrix) = lab.tell("ai-core", "keyholder matrix");
+    println!("{matrix}");
+    assert!(!matrix.contains("keyholder drill mars"), "nothing of mars is left to be rehearsed: {matrix}");
 }
 
 /// The watcher's order arrives, and from then on nothing of the node gets out: no knock comes in, and a timer of PID 1 starts

@@ -24,6 +24,11 @@ enum Share {
     All(#[expect(dead_code, reason = "held, not read")] RwLockWriteGuard<'static, ()>),
 }
 
+/// The whole machine for what brings nodes of its own and is measured: no lab runs, and none starts, as long as it is held.
+pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A path of this repository.
 pub(crate) fn repo(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -132,6 +137,8 @@ impl Lab {
         for node in &self.nodes {
             self.write(node, "/root/fleet.yaml", fleet);
             self.sh(node, &format!("rm -f /etc/keyholder/fleet.yaml && /root/src/install.sh --binary /root/keyholder --fleet /root/fleet.yaml {options}"));
+            // Nothing is broken on purpose in the middle of a scenario, whatever time it is.
+            self.sh(node, "systemctl stop keyholder-drill.timer");
         }
         for node in &self.nodes {
             let all_up = || {

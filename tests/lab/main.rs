@@ -10,6 +10,7 @@
     reason = "test code: a failed expectation ends the test, also in helpers outside #[test] functions"
 )]
 
+mod alerts;
 mod boot;
 mod calm;
 mod clock;
@@ -33,6 +34,7 @@ mod orders;
 mod paths;
 mod peerside;
 mod quarantine;
+mod record;
 mod redisfaults;
 mod reload;
 mod restraint;

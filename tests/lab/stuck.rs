@@ -90,7 +90,6 @@ fn each_way_to_be_of_no_use_is_found_and_gets_its_own_remedy_and_nobody_else_is_
             "      sleeper: { unit: sleeper.service, repair_by: nobody }\n",
             &(workers.replace("        ", "      ") + "\n"),
         )
-        
         .replace("version: 1\n", "version: 1\nredis: { url: \"redis://192.0.2.40:6379\" }\n");
     for node in ["mars", "ai-core", "venus"] {
         lab.write(node, "/etc/keyholder/fleet.yaml", &fleet);

@@ -5,9 +5,12 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use nix::unistd::Uid;
+
 use super::child;
 use super::finding::Finding;
 use super::show::DEADLINE;
+use crate::config::trust;
 
 /// The key file: there, root's, and nobody else's to read.
 pub(super) fn key_file(dir: &Path) -> Finding {
@@ -37,6 +40,21 @@ pub(super) fn journal(dir: &Path) -> Finding {
     } else {
         Finding::warn("journal", format!("there is no {}: the journal is lost at each reboot", dir.display()))
             .way_out(format!("mkdir -p {} && systemctl restart systemd-journald", dir.display()))
+    }
+}
+
+/// Whether anybody is told of alerts. That nobody is, is no fault: it may be that the journal is watched.
+pub(super) fn alert_hook(hook: &Path) -> Finding {
+    let shown = hook.display();
+    if fs::symlink_metadata(hook).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        let text = format!(
+            "there is no hook {shown}: alerts are in the audit and the journal, and nobody is called"
+        );
+        return Finding::ok("alert", text);
+    }
+    match trust::program(hook, Uid::from_raw(0)) {
+        Ok(()) => Finding::ok("alert", format!("{shown} is run for each alert, outside root")),
+        Err(why) => Finding::fail("alert", format!("{shown} is not run: {}", why.message)).way_out(why.help),
     }
 }
 

@@ -96,6 +96,7 @@ fn examine(args: &DoctorArgs) -> Vec<Finding> {
     }
     findings.push(host::journal(Path::new("/var/log/journal")));
     let etc = args.fleet.parent().unwrap_or(Path::new("/etc/keyholder"));
+    findings.push(host::alert_hook(&etc.join("alert")));
     let mut dirs = vec![etc, Path::new("/etc/systemd/system/keyholder.socket.d")];
     if args.key_dir != etc {
         dirs.push(&args.key_dir);

@@ -31,6 +31,18 @@ fn units_are_told_apart_and_repeated_properties_kept() {
 }
 
 #[test]
+fn a_missing_alert_hook_is_said_and_one_that_would_not_be_run_is_a_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    let hook = dir.path().join("alert");
+    let none = host::alert_hook(&hook);
+    assert_eq!(none.level, Level::Ok);
+    assert!(none.text.contains("nobody is called"), "{none:?}");
+    fs::write(&hook, "#!/bin/sh\n").unwrap();
+    let broken = host::alert_hook(&hook);
+    assert_eq!((broken.level, broken.way_out.is_some()), (Level::Fail, true));
+}
+
+#[test]
 fn the_door_must_be_where_the_fleet_file_says() {
     let address = "192.0.2.10:7433".parse().ok();
     let found = |text: &str, address| levels(&units::sockets(&one(text), address));

@@ -8,6 +8,7 @@ mod frames;
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -45,6 +46,8 @@ impl LinkArgs {
 pub struct Link {
     frames: Frames,
     server: Hello,
+    /// Records that came while an answer was waited for; not more than come within that question's deadline.
+    followed: VecDeque<ServerFrame>,
 }
 
 impl Link {
@@ -64,7 +67,7 @@ impl Link {
             match frames.next(until)? {
                 Some(ServerFrame::Hello(server)) => {
                     frames.stage = Stage::Waiting;
-                    return Ok(Self { frames, server });
+                    return Ok(Self { frames, server, followed: VecDeque::new() });
                 }
                 Some(ServerFrame::Reply(reply)) => match reply.result {
                     Verdict::Refused(refusal) => return Err(LinkError::Refused(refusal)),
@@ -74,7 +77,9 @@ impl Link {
                     ServerFrame::Snapshot(_)
                     | ServerFrame::Change(_)
                     | ServerFrame::Keepalive
-                    | ServerFrame::Leaving,
+                    | ServerFrame::Leaving
+                    | ServerFrame::Event(_)
+                    | ServerFrame::Missed { .. },
                 ) => {}
                 None => {
                     return Err(LinkError::Silent { path: frames.path().to_owned(), waited: deadline });
@@ -125,6 +130,10 @@ impl Link {
                     | ServerFrame::Keepalive
                     | ServerFrame::Leaving,
                 ) => {}
+                // What was followed before this question goes on: nothing of it may get lost.
+                Some(record @ (ServerFrame::Event(_) | ServerFrame::Missed { .. })) => {
+                    self.followed.push_back(record);
+                }
                 None => return Err(LinkError::NoAnswer { verb: name, waited: deadline, acts }),
             }
         }
@@ -133,6 +142,9 @@ impl Link {
     /// The next frame of a watch, or none if none is complete by `until`.
     pub fn next(&mut self, until: Instant) -> Result<Option<ServerFrame>, LinkError> {
         self.frames.stage = Stage::Following;
-        self.frames.next(until)
+        match self.followed.pop_front() {
+            Some(record) => Ok(Some(record)),
+            None => self.frames.next(until),
+        }
     }
 }

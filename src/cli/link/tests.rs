@@ -6,6 +6,7 @@ use std::thread;
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket};
 
 use super::*;
+use crate::peer::wire::Reply;
 
 const SHORT: Duration = Duration::from_millis(200);
 
@@ -121,4 +122,26 @@ fn a_watch_loses_nothing_when_a_frame_comes_in_pieces() {
     server.join().unwrap();
     let end = link.next(Instant::now() + Duration::from_secs(5));
     assert!(matches!(end, Err(LinkError::Closed { when: Stage::Following })), "{end:?}");
+}
+
+#[test]
+fn records_that_come_before_an_answer_are_not_lost() {
+    let refusal = crate::peer::wire::Refusal::new(crate::peer::wire::RefusalCode::Busy, "busy");
+    let reply = Reply { req_id: ReqId::from_bytes([0; 16]), result: Verdict::Refused(refusal) };
+    let told = [ServerFrame::Missed { count: 3 }, ServerFrame::Keepalive, ServerFrame::Missed { count: 4 }];
+    let mut bytes = frame(&hello());
+    bytes.extend(told.iter().flat_map(frame));
+    bytes.extend(frame(&ServerFrame::Reply(reply)));
+    bytes.extend(frame(&ServerFrame::Leaving));
+    let (_dir, path, server) = answering(bytes);
+    let mut link = Link::open(&path, SHORT).unwrap();
+    let answer = link.ask(&"mars".parse().unwrap(), None, Verb::Fleet {}, "", SHORT).unwrap();
+    assert!(matches!(answer, Verdict::Refused(_)));
+    let mut next = || link.next(Instant::now() + Duration::from_secs(5)).unwrap().unwrap();
+    assert_eq!(
+        [next(), next(), next()],
+        [ServerFrame::Missed { count: 3 }, ServerFrame::Missed { count: 4 }, ServerFrame::Leaving]
+    );
+    drop(link);
+    server.join().unwrap();
 }

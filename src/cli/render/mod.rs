@@ -3,6 +3,7 @@
 
 mod audit;
 mod drill;
+mod event;
 mod explain;
 mod fleet;
 mod lane;
@@ -16,6 +17,8 @@ use std::time::Duration;
 
 pub use audit::audit;
 pub use drill::{Rehearsed, drilled, rehearsals};
+pub(super) use event::tone;
+pub use event::{event, missed};
 pub use explain::explanation;
 pub use fleet::{Look, change, fleet, node_change};
 pub use lane::lane_change;
@@ -34,7 +37,7 @@ fn us(us: u64) -> String {
     human(Duration::from_micros(us))
 }
 
-fn class(class: Class) -> (&'static str, Tone) {
+pub(super) fn class(class: Class) -> (&'static str, Tone) {
     let tone = match class {
         Class::Healthy => Tone::Good,
         Class::Starting | Class::Held => Tone::Fair,
@@ -43,7 +46,7 @@ fn class(class: Class) -> (&'static str, Tone) {
     (class.name(), tone)
 }
 
-fn state(state: NodeState) -> (&'static str, Tone) {
+pub(super) fn state(state: NodeState) -> (&'static str, Tone) {
     let tone = match state {
         NodeState::Up => Tone::Good,
         NodeState::Starting | NodeState::Leaving => Tone::Fair,

@@ -296,7 +296,7 @@ fn nothing_hostile_reaches_the_terminal() {
         took_us: 1,
         log: vec![h()],
     };
-    let line = AuditLine { seq: 1, at: h(), event: h(), by: h(), subject: h(), text: h() };
+    let line = AuditLine { seq: 1, at: h(), event: h(), by: h(), subject: h(), text: h(), priority: 4 };
     let explained =
         Explanation { report: hostile.clone(), observed: vec![h()], decided: vec![h()], log: Vec::new() };
     let degraded = Relaunched { degraded: vec![h()], ..done() };
@@ -413,6 +413,7 @@ fn the_audit_is_aligned_and_says_what_is_missing() {
         by: by.to_owned(),
         subject: subject.to_owned(),
         text: "one clear sentence".to_owned(),
+        priority: 5,
     };
     let lines = [
         line(1, "supervisor", "local", ""),

@@ -37,6 +37,15 @@ async fn nothing_but_a_plain_file_is_a_beat() {
     }
 }
 
+#[test]
+fn a_private_tmp_is_known_by_what_is_mounted_there() {
+    // Seen in a unit with PrivateTmp=yes under systemd 252.
+    let mounts = "30 1 0:27 / / rw,relatime master:1 - overlay overlay rw\n\
+        31 30 0:27 /tmp/systemd-private-0123456789abcdef-keyholder.service-aBcDeF/tmp /tmp rw,relatime - overlay overlay rw\n\
+        32 30 0:28 / /var/tmp rw - tmpfs tmpfs rw\n33 30\n\n";
+    assert_eq!(private_in(mounts), [PathBuf::from("/tmp")]);
+}
+
 #[tokio::test]
 async fn a_lane_that_runs_something_beats_by_writing_and_else_by_its_passes() {
     let dir = tempfile::tempdir().unwrap();

@@ -36,6 +36,18 @@ pub(super) fn notes(fleet: &Fleet) -> Vec<String> {
     notes
 }
 
+/// What a worker whose progress is seen in Redis depends on, for whoever asks about that one.
+pub fn seen_in_redis(fleet: &Fleet, worker: &Worker) -> Option<String> {
+    let classes = [FailureClass::Stuck, FailureClass::DeliveryGap];
+    let classes: Vec<&str> =
+        classes.into_iter().filter(|class| asks(worker, *class)).map(FailureClass::name).collect();
+    let hosts = hosts(fleet.redis.as_ref().filter(|_| !classes.is_empty())?).join(", ");
+    Some(format!(
+        "whether it is {} is seen in Redis (on {hosts}); while that is away nobody can see it, and unknown never acts",
+        classes.join(" or ")
+    ))
+}
+
 fn on_node(fleet: &Fleet, node: &NodeName, many: bool) -> String {
     if many {
         return format!(
@@ -73,9 +85,9 @@ fn while_away(when: &str, fleet: &Fleet, except: Option<&NodeName>) -> String {
     )
 }
 
-/// The workers for which the detector of a class asks Redis.
-fn looked_up(fleet: &Fleet, class: FailureClass, except: Option<&NodeName>) -> Vec<String> {
-    let asks = |worker: &Worker| match class {
+/// Whether the detector of a class asks Redis about the worker.
+fn asks(worker: &Worker, class: FailureClass) -> bool {
+    match class {
         FailureClass::Stuck => {
             worker.stuck.as_ref().is_some_and(|stuck| matches!(stuck.heartbeat, Heartbeat::Redis(_)))
         }
@@ -83,11 +95,15 @@ fn looked_up(fleet: &Fleet, class: FailureClass, except: Option<&NodeName>) -> V
             worker.delivery_gap.as_ref().is_some_and(|gap| matches!(gap.flow, Flow::Queue(_) | Flow::Lane(_)))
         }
         FailureClass::Dead | FailureClass::SupervisorDead | FailureClass::Unreachable => false,
-    };
+    }
+}
+
+/// The workers for which the detector of a class asks Redis.
+fn looked_up(fleet: &Fleet, class: FailureClass, except: Option<&NodeName>) -> Vec<String> {
     let nodes = fleet.nodes.iter().filter(|(name, node)| !node.disabled && Some(*name) != except);
     let workers =
         nodes.flat_map(|(node, spec)| spec.workers.iter().map(move |(name, spec)| (node, name, spec)));
-    workers.filter(|(_, _, spec)| asks(spec)).map(|(node, name, _)| format!("{node}/{name}")).collect()
+    workers.filter(|(_, _, spec)| asks(spec, class)).map(|(node, name, _)| format!("{node}/{name}")).collect()
 }
 
 /// The hosts of a URL that has been checked (`redis.rs`): one, or the sentinels. User and password stay out.

@@ -159,6 +159,11 @@ fn what_cannot_be_a_sign_of_life_is_refused_where_it_stands() {
         ),
         (beat("file: run/beat"), format!("37: this path is not absolute (found `run/beat`; {paths})")),
         (beat("file: /run/../etc/x"), format!("37: this path climbs up with `..` (found `/run/../etc/x`; {paths})")),
+        (
+            beat("file: /tmp/beat"),
+            "37: keyholder.service cannot see what is below /tmp/ (found `/tmp/beat`; expected a place such as /run or /var/lib)"
+                .to_owned(),
+        ),
         (beat("file: /run/"), format!("37: this is a directory (found `/run/`; {paths})")),
         (
             beat("file: \"/run/a\\0b\""),

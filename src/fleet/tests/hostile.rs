@@ -1,7 +1,8 @@
 //! Files that are no honest mistake.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use nix::time::{ClockId, clock_gettime};
 use proptest::prelude::*;
 
 use super::super::MAX_FILE;
@@ -43,12 +44,18 @@ fn anchors_aliases_and_second_documents_are_refused() {
     );
 }
 
+/// The time that this thread has had a processor for: how busy the machine is otherwise does not count.
+fn cpu() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap().into()
+}
+
 #[test]
 fn big_things_are_refused_quickly() {
     let within = |text: String, expected: &str| {
-        let start = Instant::now();
+        let start = cpu();
         let found = errors(&text);
-        assert!(start.elapsed() < Duration::from_secs(2), "{:?} for {expected}", start.elapsed());
+        let took = cpu() - start;
+        assert!(took < Duration::from_secs(2), "{took:?} for {expected}");
         assert!(found.iter().any(|line| line.contains(expected)), "{:?}", found.first());
         assert!(found.len() <= 100);
     };
@@ -75,10 +82,11 @@ fn the_largest_good_file_is_checked_quickly() {
     let line = "  - { from: ai-core, on: mars, workers: [w1, w2, w3], verbs: [status] }\n";
     let text = with("        grace: 10s\n", &format!("        grace: 10s\n{workers}"))
         .replace("grants:\n", &format!("grants:\n{}", line.repeat(1998)));
-    let start = Instant::now();
+    let start = cpu();
     let loaded = load(&text).unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(loaded.warnings.len(), 1998);
-    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    let took = cpu() - start;
+    assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
 #[test]

@@ -6,7 +6,8 @@ fn sh(script: &str) -> [String; 3] {
 }
 
 async fn with(argv: &[String], timeout: Duration) -> Ran {
-    let grace = Duration::from_millis(200);
+    // So long a killed process may take to be gone on a busy machine.
+    let grace = Duration::from_secs(1);
     let ran = run(Order { argv, timeout, grace, stdin: Stdio::null(), late: &|| () });
     let (ran, beyond) = tokio::time::timeout(Duration::from_secs(20), ran)
         .await

@@ -95,6 +95,7 @@ fn a_peer_gets_what_is_granted_and_nothing_else() {
         (None, Verb::Audit { last: 1 }, RefusalCode::LocalOnly),
         (None, Verb::Fleet {}, RefusalCode::LocalOnly),
         (None, Verb::Watch {}, RefusalCode::LocalOnly),
+        (None, Verb::Events {}, RefusalCode::LocalOnly),
     ] {
         assert_eq!(ask(&ai, &request("mars", worker, verb.clone())), Err(code), "{verb:?}");
     }
@@ -192,7 +193,7 @@ fn root_here_may_order_for_the_whole_fleet_and_others_may_look() {
         assert_eq!(ask(&user, &request("mars", Some("write"), verb.clone())), Err(RefusalCode::NotRoot));
         assert_eq!(ask(&root, &request("mars", Some("write"), verb)), Ok(()));
     }
-    for verb in [Verb::Audit { last: 9 }, Verb::Fleet {}, Verb::Watch {}] {
+    for verb in [Verb::Audit { last: 9 }, Verb::Fleet {}, Verb::Watch {}, Verb::Events {}] {
         assert_eq!(ask(&user, &request("mars", None, verb.clone())), Ok(()));
         assert_eq!(ask(&root, &request("ai-core", None, verb)), Err(RefusalCode::WrongNode));
     }

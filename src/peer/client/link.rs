@@ -215,6 +215,9 @@ impl Runner {
                 Ok(())
             }
             ServerFrame::Hello(_) => Err("a second hello".to_owned()),
+            ServerFrame::Event(_) | ServerFrame::Missed { .. } => {
+                Err("its records, which are for its own host only".to_owned())
+            }
             ServerFrame::Snapshot(_)
             | ServerFrame::Change(_)
             | ServerFrame::Keepalive

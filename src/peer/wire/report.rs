@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::lane::LaneReport;
 use crate::fleet::BlastRadius;
+use crate::journal::{Event, EventLine, Priority};
 use crate::judge::log::Line;
 use crate::vocabulary::{FailureClass, FleetHash, InvocationId, NodeName, UnitName, WorkerName};
 
@@ -184,6 +185,23 @@ pub struct AuditLine {
     pub subject: String,
     /// What was done or refused and why.
     pub text: String,
+    /// How urgent it is, as in syslog: 3 somebody must look, 4 somebody should know, 5 an act, 6 for the trail.
+    #[serde(default = "for_the_trail")]
+    pub priority: u8,
+}
+
+/// The priority of a line from before lines said theirs.
+fn for_the_trail() -> u8 {
+    Priority::Info.number()
+}
+
+impl From<AuditLine> for EventLine {
+    /// What was told earlier, as it is told while it happens.
+    fn from(line: AuditLine) -> Self {
+        let AuditLine { seq, at, event, by, subject, text, priority } = line;
+        let message_id = Event::named(&event).map(Event::message_id).unwrap_or_default().to_owned();
+        Self { seq, at, event, priority, message_id, by, subject, text }
+    }
 }
 
 impl NodeState {

@@ -28,6 +28,8 @@ const QUIET: Duration = Duration::from_secs(5);
 const LISTEN: Duration = Duration::from_millis(100);
 /// How long a lane that came back may take to answer a task that does nothing.
 const ANSWERED: Duration = Duration::from_secs(30);
+/// How often a lane is told again to be deaf.
+const DEAF_AGAIN: Duration = Duration::from_secs(60);
 /// How long a pipe may take to start.
 const STARTED: Duration = Duration::from_secs(30);
 
@@ -236,6 +238,24 @@ impl Core {
                 None => Err("the fleet file no longer says how".to_owned()),
             })
         });
+    }
+
+    /// A lane hears again by itself after two minutes, in case we are gone by then. As long as we are not, and nobody has
+    /// found it, it is told again.
+    pub(super) fn keep_deaf(&mut self) {
+        let Some(under_way) = &mut self.drills.under_way else { return };
+        let drill = &under_way.drill;
+        let class = drill.class == FailureClass::DeliveryGap && drill.is_on() && drill.helped.is_none();
+        if !class || under_way.deafened.elapsed() < DEAF_AGAIN {
+            return;
+        }
+        under_way.deafened = Instant::now();
+        let name = under_way.worker.clone();
+        if let Some(Way::Deafen(unit, _)) = self.way(&name, FailureClass::DeliveryGap) {
+            let systemd = self.systemd.clone();
+            // If it is not heard the lane hears again too soon, and the rehearsal fails.
+            tokio::spawn(async move { systemd.signal(&unit, USR2, false).await });
+        }
     }
 
     /// Undoes the break in a task of its own.

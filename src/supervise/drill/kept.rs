@@ -151,6 +151,7 @@ impl Core {
             began,
             found: None,
             well: None,
+            deafened: began,
         });
     }
 }

@@ -31,6 +31,38 @@ const STOPPED: Duration = Duration::from_secs(15);
 const UNIT: &str = "keyholder.service";
 
 impl Core {
+    /// Why a rehearsal with a neighbour's worker is not even passed on: something that is seen from here and perhaps not from
+    /// there.
+    pub(in super::super) fn in_the_way(
+        &self,
+        asker: &Asker,
+        request: &Request,
+        now: Moment,
+    ) -> Option<Verdict> {
+        let Verb::Drill(order) = &request.verb else { return None };
+        if request.target_node == self.me {
+            return None;
+        }
+        let why = self.amiss_from_here(now)?;
+        let subject = match &request.worker {
+            Some(worker) => format!("{}/{worker}", request.target_node),
+            None => request.target_node.to_string(),
+        };
+        let text = format!("no rehearsal of {} with {subject}: {why}", order.class);
+        let record = Record::local(Kind::Refused, Priority::Notice, subject, text.clone());
+        self.recorder.record(Record { by: asker.to_string(), verb: Some("drill"), ..record });
+        Some(refused(RefusalCode::NotNow, text))
+    }
+
+    /// What speaks against breaking anything in view on purpose.
+    fn amiss_from_here(&self, now: Moment) -> Option<String> {
+        if let Some(other) = self.rehearsed_now() {
+            return Some(format!("a rehearsal of {other} is under way; one at a time"));
+        }
+        let what = self.what_is_amiss(None, now)?;
+        Some(format!("the fleet is degraded, and nothing is broken on purpose then: {what}"))
+    }
+
     /// Somebody on this host orders the death of a neighbour's supervisor.
     pub(in super::super) fn drill_neighbour(
         &mut self,
@@ -40,23 +72,16 @@ impl Core {
         reply: oneshot::Sender<Verdict>,
         now: Moment,
     ) {
+        if let Some(verdict) = self.in_the_way(asker, &request, now) {
+            let _ = reply.send(verdict);
+            return;
+        }
         let node = request.target_node;
         let Some(neighbour) = self.neighbours.get(&node) else {
             let text = format!("{node} is not watched from {}; ask a node that watches it", self.me);
             let _ = reply.send(refused(RefusalCode::UnknownNode, text));
             return;
         };
-        let amiss = match self.rehearsed_now() {
-            Some(other) => Some(format!("a rehearsal of {other} is under way; one at a time")),
-            None => self.what_is_amiss(None, now),
-        };
-        if let Some(why) = amiss {
-            let text = format!("no rehearsal of {} with {node}: {why}", order.class);
-            let record = Record::local(Kind::Refused, Priority::Notice, node.as_str(), text.clone());
-            self.recorder.record(Record { by: asker.to_string(), verb: Some("drill"), ..record });
-            let _ = reply.send(refused(RefusalCode::NotNow, text));
-            return;
-        }
         let text = format!("rehearsal of {} for {asker}: {}", order.class, request.because);
         self.recorder.record(Record::local(Kind::Acting, Priority::Notice, node.as_str(), text));
         self.drills.with = Some(node.clone());
@@ -108,13 +133,8 @@ impl Core {
             Some((RefusalCode::WrongNode, text))
         } else if self.host != Host::Running {
             Some((RefusalCode::NotNow, "the host boots or shuts down".to_owned()))
-        } else if let Some(other) = self.rehearsed_now() {
-            Some((RefusalCode::NotNow, format!("a rehearsal of {other} is under way; one at a time")))
         } else {
-            self.what_is_amiss(None, now).map(|what| {
-                let text = format!("the fleet is degraded, and nothing is broken on purpose then: {what}");
-                (RefusalCode::NotNow, text)
-            })
+            self.amiss_from_here(now).map(|text| (RefusalCode::NotNow, text))
         };
         if let Some((code, text)) = text {
             let record = Record::local(Kind::Refused, Priority::Notice, self.me.as_str(), text.clone());

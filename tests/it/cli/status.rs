@@ -144,6 +144,7 @@ fn audit_asks_for_as_many_lines_as_are_wanted() {
             by: "ai-core".to_owned(),
             subject: "mars/agent".to_owned(),
             text: "relaunched".to_owned(),
+            priority: 5,
         }]))
     });
     insta::assert_snapshot!(told(&mut fake.keyholder(&["audit", "-n", "7"])));

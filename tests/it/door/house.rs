@@ -146,6 +146,7 @@ pub(super) struct House {
     pub(super) fleet: watch::Sender<Arc<Fleet>>,
     pub(super) state: Arc<Mutex<DeskState>>,
     pub(super) changes: broadcast::Sender<Arc<Update>>,
+    pub(super) recorder: Recorder,
     pub(super) records: Mutex<(std::sync::mpsc::Receiver<Record>, Vec<Record>)>,
     stop: Option<oneshot::Sender<()>>,
     served: JoinHandle<()>,
@@ -194,8 +195,8 @@ impl House {
         let (orders, inbox) = mpsc::channel(64);
         let (to_records, records) = std::sync::mpsc::sync_channel(10_000);
         let nonce = BootNonce::random().unwrap();
-        let desk =
-            Desk { me: name("mars"), nonce, fleet: fleet_seen, orders, recorder: Recorder::new(to_records) };
+        let recorder = Recorder::new(to_records);
+        let desk = Desk { me: name("mars"), nonce, fleet: fleet_seen, orders, recorder: recorder.clone() };
         let (stop, stopped) = oneshot::channel::<()>();
         let identity = key.identity();
         let served = tokio::spawn(async move {
@@ -218,6 +219,7 @@ impl House {
             fleet,
             state,
             changes,
+            recorder,
             records,
             stop,
             served,
@@ -332,7 +334,8 @@ fn verdict(request: &Request) -> Verdict {
         | Verb::Prove { .. }
         | Verb::Requeue(_)
         | Verb::Drop(_)
-        | Verb::Watch {} => {
+        | Verb::Watch {}
+        | Verb::Events {} => {
             return Verdict::Refused(Refusal::new(RefusalCode::Internal, "not in this house"));
         }
     })

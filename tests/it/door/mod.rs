@@ -7,5 +7,6 @@ mod follow;
 mod house;
 mod keys;
 mod orders;
+mod records;
 mod strangers;
 mod streams;

@@ -58,8 +58,8 @@ fn becomes(flow: &mut impl FnMut() -> Pulse, what: &str, still: bool) {
     }
 }
 
-/// A lane whose process is stopped takes nothing: the canary sees it although no task waits, and sees it well again. While it runs
-/// something it is left alone.
+/// A lane whose process is stopped takes nothing: the canary sees it although no task waits, and sees it well again.
+/// While it runs something it is left alone.
 #[test]
 fn a_canary_finds_a_lane_that_takes_nothing_and_leaves_a_busy_one_alone() {
     let (redis, rig) = (Redis::start(&[]), Rig::new(ACTIONS));

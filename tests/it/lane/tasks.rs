@@ -272,3 +272,27 @@ fn a_lane_with_the_wrong_rights_does_not_start() {
         .unwrap();
     assert_eq!(output.status.code(), Some(5), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+#[test]
+fn the_same_bytes_given_many_times_are_answered_once_and_leave_nothing_behind() {
+    let rig = Rig::new("  nothing: { mode: read, argv: [/bin/true] }\n");
+    let redis = Redis::start(&[]);
+    let mut client = Client::new(&redis, "read");
+    let _lane = rig.lane("read", &redis);
+    for (n, action) in (0..20).flat_map(|n| [(n, "nothing"), (n, "unheard-of")]) {
+        let task = task(&format!("{action}-{n}"), action, "{}");
+        // One after the other, so that they come while the first is run, while it is answered, and afterwards.
+        for _ in 0..20 {
+            client.push(task.as_bytes());
+        }
+    }
+    let (queue, in_flight) = (client.keys.queue.clone(), client.keys.in_flight.clone());
+    until("nothing waits and nothing is in flight", || {
+        (client.length(&queue) == 0 && client.length(&in_flight) == 0).then_some(())
+    });
+    let mut answered: Vec<String> = client.results().into_iter().map(|result| result.id).collect();
+    assert_eq!(answered.len(), 40);
+    answered.sort();
+    answered.dedup();
+    assert_eq!(answered.len(), 40);
+}

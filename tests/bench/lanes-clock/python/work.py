@@ -1,0 +1,7 @@
+"""The job: the same for everybody."""
+
+import subprocess
+
+
+def work():
+    return subprocess.run(["/bin/true"]).returncode

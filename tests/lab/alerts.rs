@@ -1,0 +1,189 @@
+//! An alert calls a person: a hook outside root, once for each, with the record itself; and a storm is a few calls and a
+//! count. What was seen is told to whoever follows the events, at the same time and as loudly as it is meant.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Child;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use serde_json::Value;
+
+use crate::harness::{Lab, service, wait};
+use crate::scene::SECOND;
+
+/// More critical workers than a minute has calls.
+const CROWD: usize = 12;
+/// It may write nowhere, so it says what it is and what it was told, and systemd puts that into the journal.
+const HOOK: &str = "#!/bin/sh\n[ $# -eq 0 ] || exit 9\n\
+    echo \"uid $(id -u) $(grep CapEff /proc/self/status | tr -s '\\t' ' ') $(touch /etc/keyholder/x 2>/dev/null && echo writes)\"\ncat\n";
+
+/// `keyholder events --json` on mars, open from before the story until its end.
+struct Events {
+    child: Child,
+    lines: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Events {
+    fn open(lab: &Lab) -> Self {
+        let mut child = lab.spawn("mars", "exec keyholder events --json");
+        let lines = Arc::<Mutex<Vec<Value>>>::default();
+        let (out, to) = (BufReader::new(child.stdout.take().expect("a pipe")).lines(), Arc::clone(&lines));
+        thread::spawn(move || {
+            for line in out.map_while(Result::ok) {
+                to.lock().expect("nobody panicked").push(serde_json::from_str(&line).expect("JSON"));
+            }
+        });
+        let events = Self { child, lines };
+        wait("what was before is told", 5 * SECOND, || (!events.all().is_empty()).then_some(()));
+        events
+    }
+
+    fn all(&self) -> Vec<Value> {
+        self.lines.lock().expect("nobody panicked").clone()
+    }
+
+    /// The events of a worker whose text has this in it.
+    fn of(&self, worker: &str, text: &str) -> Vec<Value> {
+        let mine = |line: &Value| {
+            line["subject"] == format!("mars/{worker}")
+                && line["text"].as_str().is_some_and(|t| t.contains(text))
+        };
+        self.all().into_iter().filter(mine).collect()
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What the hook has said in all its runs.
+fn hook(lab: &Lab) -> Vec<String> {
+    let said = lab.sh("mars", "journalctl --sync; journalctl -o cat --no-pager -t keyholder-alert");
+    said.lines().map(str::to_owned).collect()
+}
+
+/// What it was told.
+fn told(lab: &Lab) -> Vec<Value> {
+    hook(lab).iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+#[test]
+fn an_alert_calls_a_person_and_nobody_is_called_for_less() {
+    let names: Vec<String> = (1..=CROWD).map(|n| format!("c{n:02}")).collect();
+    let mut units = vec!["critical", "normal", "aux"];
+    units.extend(names.iter().map(String::as_str));
+    let files: Vec<(String, String)> =
+        units.iter().map(|unit| (format!("{unit}.service"), service(""))).collect();
+    let files: Vec<(&str, &str)> = files.iter().map(|(name, body)| (name.as_str(), body.as_str())).collect();
+    let mut workers = String::from(
+        "normal: { unit: normal.service }\naux: { unit: aux.service, blast_radius: auxiliary }\n",
+    );
+    for critical in ["critical"].into_iter().chain(names.iter().map(String::as_str)) {
+        workers.push_str(&format!("{critical}: {{ unit: {critical}.service, blast_radius: critical }}\n"));
+    }
+    let lab = Lab::pair("alerts", &files, &workers);
+    let events = Events::open(&lab);
+
+    without_a_hook_nothing_is_started(&lab, &events);
+    lab.write("mars", "/etc/keyholder/alert", HOOK);
+    lab.sh("mars", "chmod 755 /etc/keyholder/alert");
+    less_than_critical_is_told_and_nobody_is_called(&lab, &events);
+    a_critical_death_is_told_to_a_person(&lab, &events);
+    a_hook_that_others_can_write_is_not_run(&lab);
+    a_storm_is_a_few_calls_and_a_count(&lab, &events, &names);
+}
+
+/// Whoever has no hook pays nothing for it.
+fn without_a_hook_nothing_is_started(lab: &Lab, events: &Events) {
+    lab.sh("mars", "systemctl kill -s KILL critical");
+    wait("its death is told", 5 * SECOND, || (!events.of("critical", "-> dead").is_empty()).then_some(()));
+    lab.verified("critical");
+    let started = lab.sh("mars", "journalctl --sync; journalctl -o cat --no-pager UNIT=keyholder-alert@*.service + _SYSTEMD_UNIT=keyholder-alert@*.service | wc -l");
+    assert_eq!(started.trim(), "0");
+    assert_eq!(told(lab), [] as [Value; 0]);
+}
+
+/// All three are seen alike; what differs is who hears of it.
+fn less_than_critical_is_told_and_nobody_is_called(lab: &Lab, events: &Events) {
+    lab.sh("mars", "systemctl kill -s KILL normal aux");
+    for worker in ["normal", "aux"] {
+        let dead = wait("its death is told", 5 * SECOND, || events.of(worker, "-> dead").pop());
+        assert_eq!((&dead["event"], &dead["priority"]), (&"observed".into(), &4.into()), "{dead}");
+        lab.verified(worker);
+    }
+    // What nothing depends on may be stopped by anybody: it is in the trail, and nobody is called.
+    lab.sh("mars", "systemctl stop aux");
+    let stopped = wait("its stop is told", 5 * SECOND, || events.of("aux", "nobody declared it").pop());
+    assert_eq!(stopped["event"], "observed", "{stopped}");
+    lab.sh("mars", "systemctl start aux");
+    assert_eq!(told(lab), [] as [Value; 0]);
+}
+
+fn a_critical_death_is_told_to_a_person(lab: &Lab, events: &Events) {
+    let before = events.of("critical", "-> dead").len();
+    lab.sh("mars", "systemctl kill -s SEGV critical");
+    let line = wait("the hook is told", 10 * SECOND, || told(lab).pop());
+    let event =
+        wait("the stream has it", 5 * SECOND, || events.of("critical", "-> dead").get(before).cloned());
+    assert_eq!(line["node"], "mars");
+    for field in ["seq", "at", "event", "priority", "message_id", "by", "subject", "text"] {
+        assert_eq!(line[field], event[field], "{field}: {line} and {event}");
+    }
+    assert_eq!((&line["event"], &line["priority"]), (&"alert".into(), &3.into()));
+    assert!(line["text"].as_str().expect("a text").contains("signal 11 (SEGV)"), "{line}");
+    // The same in the journal, under the same kind, and in the audit, under the same number.
+    let id = line["message_id"].as_str().expect("an id");
+    let journal = lab
+        .sh("mars", &format!("journalctl -o cat --no-pager MESSAGE_ID={id} KEYHOLDER_SUBJECT=mars/critical"));
+    assert!(journal.contains("signal 11 (SEGV)"), "{journal}");
+    let audit: Value = serde_json::from_str(&lab.sh("mars", "keyholder audit -n 100 --json")).expect("JSON");
+    let audit = audit["outcome"]["audit"].as_array().expect("lines").clone();
+    assert!(audit.iter().any(|one| one["seq"] == line["seq"] && one["text"] == line["text"]), "{line}");
+    // Outside root: no rights, nothing to write on.
+    let who = hook(lab).into_iter().find(|line| line.starts_with("uid ")).expect("who it was");
+    let uid: u32 = who.split(' ').nth(1).and_then(|uid| uid.parse().ok()).expect("a uid");
+    assert!((61184..=65519).contains(&uid), "a dynamic user: {who}");
+    assert!(who.contains("CapEff: 0000000000000000") && !who.contains("writes"), "{who}");
+    lab.verified("critical");
+    let left = || lab.sh("mars", "systemctl list-units --all --no-legend 'keyholder-alert@*'");
+    wait("nothing is left of it", 5 * SECOND, || left().trim().is_empty().then_some(()));
+    // The group may look.
+    let seen = lab.sh("mars", "runuser -u keyholder -- keyholder events --no-follow -n 100 --json");
+    assert!(seen.contains("signal 11 (SEGV)"), "{seen}");
+}
+
+fn a_hook_that_others_can_write_is_not_run(lab: &Lab) {
+    let before = told(lab).len();
+    lab.sh("mars", "chmod 775 /etc/keyholder/alert; systemctl kill -s KILL critical");
+    wait("it is said why nobody was called", 10 * SECOND, || {
+        let said = lab.sh("mars", "journalctl --sync; journalctl -o cat --no-pager -t keyholder-alert");
+        said.contains("others may write to the file /etc/keyholder/alert").then_some(())
+    });
+    assert_eq!(told(lab).len(), before);
+    let doctor = lab.try_sh("mars", "keyholder doctor");
+    let doctor = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(doctor.contains("/etc/keyholder/alert is not run"), "{doctor}");
+    lab.sh("mars", "chmod 755 /etc/keyholder/alert");
+    lab.verified("critical");
+}
+
+fn a_storm_is_a_few_calls_and_a_count(lab: &Lab, events: &Events, names: &[String]) {
+    lab.sh("mars", &format!("systemctl kill -s KILL {}", names.join(" ")));
+    for name in names {
+        wait("each death is told", 10 * SECOND, || (!events.of(name, "-> dead").is_empty()).then_some(()));
+        lab.verified(name);
+    }
+    let called = || told(lab).iter().filter(|line| line["event"] == "alert").count();
+    // Two calls were made before (one of them in vain).
+    wait("the calls are made", 10 * SECOND, || (called() >= 9).then_some(()));
+    assert_eq!(called(), 9, "ten a minute, and no more");
+    let count = wait("the rest is counted", 70 * SECOND, || {
+        told(lab)
+            .into_iter()
+            .find(|line| line["text"].as_str().is_some_and(|text| text.contains("more alerts came")))
+    });
+    assert!(count["text"].as_str().expect("a text").starts_with("4 more alerts came within 60 s"), "{count}");
+}
