@@ -174,6 +174,7 @@ impl Drill {
 
     /// Takes a sign in; says what follows from it.
     pub fn take(&mut self, sign: Cue<'_>, now: Moment) -> Option<Deed> {
+        let broken = self.stage == Stage::Broken;
         match (&self.stage, sign) {
             (Stage::Over { .. }, _) => None,
             (Stage::Breaking, Cue::Break(Ok(()))) => {
@@ -183,6 +184,9 @@ impl Drill {
             (Stage::Breaking | Stage::Broken, Cue::Break(Err(why))) => self.restore(End::NotBroken(why), now),
             (_, Cue::Break(_)) => None,
             (_, Cue::Remedy(by)) => {
+                // Queues and heartbeats in Redis are seen from outside as well, sometimes first; whoever comes has found it.
+                let from_outside = matches!(self.class, FailureClass::Stuck | FailureClass::DeliveryGap);
+                self.found |= by.is_some() && from_outside && broken;
                 self.helped = self.helped.take().or_else(|| by.map(str::to_owned));
                 None
             }
