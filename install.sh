@@ -33,8 +33,8 @@ new supervisor does not come up. Workers are never touched.
   --listen-any    the door listens on all addresses instead of this node's own from fleet.yaml
   --uninstall     stops and removes keyholder; keeps /etc/keyholder and /var/lib/keyholder …
   --purge         … unless this is given as well: keys and history are gone then
-  --demo          boots two real nodes on this machine and shows what keyholder does (also without systemd as PID 1);
-                  afterwards nothing of it is left …
+  --demo          boots two real nodes on this machine and shows what keyholder does (also without systemd as PID 1): about
+                  a minute, after the build; afterwards nothing of it is left …
   --keep          … unless this is given as well: the nodes stay, to play with
 
 Exit codes: 0 done (or nothing to do), 1 it failed and everything is as it was before, 2 wrong usage.
@@ -83,6 +83,7 @@ install_node() {
     "$binary" --version >/dev/null || die "$binary does not run on this host"
     was_enabled=no
     ! systemctl is-enabled -q keyholder.socket 2>/dev/null || was_enabled=yes
+    note_lanes
     trap put_back EXIT # until the end is reached
     install_binary
     systemd-sysusers keyholder.conf
@@ -116,6 +117,7 @@ This node's pin, for its entry in every node's fleet.yaml:
 Next: the same fleet.yaml on every node, 'systemctl reload keyholder' after each change, then
     keyholder doctor            is everything as it should be, and do the peers accept us?
     keyholder status            the fleet as this node sees it
+    keyholder matrix            what would be seen and repaired, and what not
     keyholder drill --all       rehearse it now: a way back that was never walked is none; from now on
                                 keyholder-drill.timer does so each night (never with a critical worker)
 NEXT

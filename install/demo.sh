@@ -20,6 +20,8 @@ DEADLINE=20 # seconds for anything the story waits for; all of it usually takes 
 . "$HERE/install/demo/stage.sh"
 # shellcheck source=demo/scenes.sh
 . "$HERE/install/demo/scenes.sh"
+# shellcheck source=demo/stuck.sh
+. "$HERE/install/demo/stuck.sh"
 # shellcheck source=demo/lanes.sh
 . "$HERE/install/demo/lanes.sh"
 
@@ -85,6 +87,8 @@ killed_and_repaired_from_next_door
 stopped_and_forgotten
 start_limit
 supervisor_and_worker
+a_loop_hangs
+rehearsed
 stranger
 a_read_beside_a_long_write
 killed_in_a_write

@@ -41,6 +41,15 @@ settle_sudoers() {
     put_text "$made" "$SUDOERS" 440
 }
 
+# Which lanes run before anything is put anywhere. Those that come up meanwhile (the supervisor starts what is dead) are new.
+note_lanes() {
+    local mode
+    ran_before=' '
+    for mode in write read; do
+        ! systemctl is-active -q "keyholder-lane-$mode.service" 2>/dev/null || ran_before+="$mode "
+    done
+}
+
 # A running lane is never touched: it finishes what it has, and whoever upgrades says when it starts anew.
 start_lanes() {
     local unit mode said
@@ -54,8 +63,9 @@ start_lanes() {
             changed=$((changed + 1))
         fi
         if systemctl is-active -q "$unit"; then
-            ! was_replaced "$BIN" "$UNITS/$unit" "$ETC/catalog_$node.yaml" ||
+            if [[ $ran_before == *" $mode "* ]] && was_replaced "$BIN" "$UNITS/$unit" "$ETC/catalog_$node.yaml"; then
                 say "$unit still runs as before: systemctl restart $unit, when it suits you"
+            fi
         else
             # It is ready with its first connection to Redis, which may be late.
             systemctl reset-failed "$unit" 2>/dev/null || :

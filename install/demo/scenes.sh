@@ -185,7 +185,8 @@ curtain() {
     told_table
     cat <<TEXT
 
-   Counted from the moment at which systemd saw the unit go down; (*) from the order: before that, a person had to notice.
-   Nine scenes in $((SECONDS - began)) s. How to do this with two real hosts: README.md, "Two hosts".
+   Counted from the moment at which systemd saw the unit go down, or looper hung; (*) from the order: before that, a person
+   had to notice.
+   $scenes scenes in $((SECONDS - began)) s. How to do this with two real hosts: README.md, "Two hosts".
 TEXT
 }

@@ -42,7 +42,7 @@ set_up() {
     told_stage
 }
 
-# The workers of mars do nothing but run; what matters is that each is a unit of systemd.
+# The workers of mars do next to nothing; what matters is that each is a unit of systemd.
 workers() {
     on mars sh -eu -c '
         unit() { printf "%s\n" "[Unit]" "$2" "[Service]" "ExecStart=/bin/sleep infinity" "$3" \
@@ -54,6 +54,7 @@ StartLimitIntervalSec=1h" "Restart=always
 RestartSec=0"
         systemctl daemon-reload
         systemctl enable -q --now web agent crawler'
+    demo_looper
 }
 
 # The lanes' queues are on ai-core. Keeping workers alive needs none of it.
@@ -78,6 +79,9 @@ nodes:
       web:     { unit: web.service }
       agent:   { unit: agent.service, repair_by: peer, grace: $GRACE }
       crawler: { unit: crawler.service, repair_by: peer, grace: $GRACE }
+      looper:
+        unit: looper.service
+        stuck: { heartbeat: { file: /run/looper/beat, older_than: 1s }, nudge: { signal: SIGUSR1 } }
       write:   { lane: write, repair_by: peer, grace: $GRACE }
       read:    { lane: read }
   ai-core:
@@ -88,7 +92,7 @@ nodes:
       write:   { lane: write }
       read:    { lane: read }
 grants:
-  - { from: ai-core, on: mars, workers: ["*"], verbs: [status, relaunch, prove] }
+  - { from: ai-core, on: mars, workers: ["*"], verbs: [status, relaunch, nudge, drill, prove] }
 YAML
 }
 
@@ -107,7 +111,7 @@ install_all() {
         install_node "$node" --node "$node"
         pins+=("$(on "$node" keyholder key show)")
     done
-    fleet_file "${pins[@]}" "$(on ai-core keyholder key generate --task)" >"$OUT/fleet.yaml"
+    fleet_file "${pins[@]}" "$(on ai-core keyholder key generate --task 2>>"$OUT/install.log")" >"$OUT/fleet.yaml"
     demo_catalogs "$OUT/catalogs"
     for node in "${NODES[@]}"; do
         lab cp "$OUT/fleet.yaml" "$node:/root/fleet.yaml"
@@ -130,7 +134,8 @@ what happens and may order a relaunch. This is what fleet.yaml says of the worke
 $(sed -n '/^  mars:/,/^  ai-core:/{/^    workers:/,/^  [a-z]/p}' "$OUT/fleet.yaml" | grep '^    ')
 
 web is repaired by mars itself, which is the default; agent and crawler are left to the neighbour, after $GRACE of grace.
-write and read are keyholder's own: they come after the first six scenes.
+looper shows that its loop moves by touching a file; the others have only systemd's word that they are alive.
+write and read are keyholder's own; they come last.
 What ai-core sees comes from 'keyholder status mars --watch' there, as it arrives. The times are systemd's own.
 STAGE
 }

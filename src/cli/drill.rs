@@ -76,6 +76,11 @@ pub struct DrillArgs {
     pub link: LinkArgs,
 }
 
+/// A class that is not of the kind of thing that was named.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Misplaced(String);
+
 /// How it falls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ClassArg {
@@ -111,13 +116,10 @@ fn lease(text: &str) -> Result<Duration, String> {
 /// No answer from the supervisor, a refusal, a fleet file that is not valid, or an output that cannot be written. A
 /// rehearsal that failed is exit code 1 and no error.
 pub fn run(args: DrillArgs) -> anyhow::Result<ExitCode> {
-    if let Some((subject, class)) = args.target.clone().zip(args.class) {
-        let class = class.into();
+    let given = args.target.clone().zip(args.class);
+    if let Some((subject, class)) = given.map(|(subject, class)| (subject, FailureClass::from(class))) {
         if (class == FailureClass::SupervisorDead) == subject.worker().is_some() {
-            let text =
-                format!("{class} is no class of {subject}: a worker is NODE/WORKER, a supervisor its NODE");
-            screen::complain(&text);
-            return Ok(Exit::Usage.into());
+            return Err(misplaced(&subject, class).into());
         }
         return one(&mut args.link.open()?, &args, &subject, class);
     }
@@ -137,6 +139,18 @@ pub fn run(args: DrillArgs) -> anyhow::Result<ExitCode> {
             Ok(Exit::Ok.into())
         }
     }
+}
+
+/// A worker does not fall like a supervisor, nor the other way round: a wrong command line, and the way to the right one.
+fn misplaced(subject: &Subject, class: FailureClass) -> Misplaced {
+    let node = subject.node();
+    let text = match subject.worker() {
+        Some(_) => format!("{class} is about a node, not a worker: keyholder drill {node} --class {class}"),
+        None => format!(
+            "{class} is about a worker, and {node} is a node: keyholder drill {node}/WORKER --class {class}"
+        ),
+    };
+    Misplaced(text)
 }
 
 fn one(

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use super::drill::Misplaced;
 use super::link::LinkError;
 use super::run::{NoSuchNode, NotApproved, PlanRefused};
 use crate::lane::{LaneError, SignerError};
@@ -114,6 +115,9 @@ pub fn of(error: &anyhow::Error) -> Exit {
     }
     if let Some(LaneError::Guard(_)) = error.downcast_ref::<LaneError>() {
         return Exit::Refused;
+    }
+    if error.is::<Misplaced>() {
+        return Exit::Usage;
     }
     if error.is::<NoSuchNode>() {
         return Exit::NoSuch;

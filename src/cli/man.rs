@@ -21,7 +21,7 @@ pub struct ManArgs {
     pub dir: Option<PathBuf>,
 }
 
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 10] = [
     (
         "/etc/keyholder/fleet.yaml",
         "the fleet: nodes, workers, who watches whom, who may do what; the same on every node",
@@ -34,8 +34,13 @@ const FILES: [(&str, &str); 8] = [
         "/etc/keyholder/alert",
         "a program of root's that is run outside root for each alert, with the record as JSON on its standard input",
     ),
-    ("/etc/keyholder/node", "what the fleet file calls this host"),
+    ("/etc/keyholder/node", "what the fleet file calls this host, if not its short host name"),
     ("/etc/keyholder/key.pem", "this node's private key; mode 0600, never leaves the host"),
+    ("/etc/keyholder/task.pem", "the key that signs tasks, where they are given; mode 0600"),
+    (
+        "/etc/keyholder/supervise.env, lane-write.env, lane-read.env",
+        "KEYHOLDER_REDIS=URL with a user and a password, for the detectors and the lanes; mode 0600",
+    ),
     ("/var/lib/keyholder/", "the supervisor's state: counters, holds, quarantines and the audit trail"),
     (
         super::link::SOCKET,
@@ -47,10 +52,17 @@ const FILES: [(&str, &str); 8] = [
     ),
 ];
 
-const MAIN_EXAMPLES: &str = "keyholder status
-keyholder explain mars/agent
-keyholder relaunch mars/agent --why \"queue does not drain\"
+const MAIN_EXAMPLES: &str = "keyholder status                        is all well? 3 if not
+keyholder explain mars/agent            what is seen, what is done, and why
+keyholder relaunch mars/agent --why \"its queue does not drain\"
 keyholder hold mars/write --for 30m --why deploy
+keyholder release mars/write
+keyholder matrix                        what would be seen and done; UNHANDLED where nothing is
+keyholder drill mars/agent --class dead
+keyholder events --last 0
+keyholder audit -n 50
+keyholder run mars host.memory --prove
+keyholder queue mars
 keyholder doctor";
 
 /// Carries it out.

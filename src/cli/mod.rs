@@ -58,6 +58,7 @@ pub struct Cli {
 #[expect(missing_docs, reason = "a variant's documentation would replace that of its arguments in the help")]
 pub enum Command {
     Status(status::StatusArgs),
+    Explain(explain::ExplainArgs),
     Relaunch(relaunch::RelaunchArgs),
     Nudge(gentle::NudgeArgs),
     Repipe(gentle::RepipeArgs),
@@ -65,10 +66,9 @@ pub enum Command {
     Hold(hold::HoldArgs),
     Release(release::ReleaseArgs),
     Drill(drill::DrillArgs),
-    Explain(explain::ExplainArgs),
     Matrix(matrix::MatrixArgs),
-    Audit(audit::AuditArgs),
     Events(events::EventsArgs),
+    Audit(audit::AuditArgs),
     Run(run::RunArgs),
     Prove(prove::ProveArgs),
     Queue(queue::QueueArgs),

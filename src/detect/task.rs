@@ -278,9 +278,7 @@ async fn last_lines(units: Vec<(usize, UnitName)>) -> Vec<(usize, Reading)> {
             Some(why) => Reading::Failed(String::clone(why)),
             None => match crate::journal::last_mark(&unit).await {
                 Ok(Some(mark)) => Reading::Mark(mark),
-                Ok(None) => {
-                    Reading::Silent(format!("{unit} has no line in the journal, and none came"))
-                }
+                Ok(None) => Reading::Silent(format!("{unit} has no line in the journal, and none came")),
                 Err(error) => Reading::Failed(wrong.insert(error.to_string()).clone()),
             },
         };

@@ -174,6 +174,7 @@ impl Drill {
 
     /// Takes a sign in; says what follows from it.
     pub fn take(&mut self, sign: Cue<'_>, now: Moment) -> Option<Deed> {
+        let broken = self.stage == Stage::Broken;
         match (&self.stage, sign) {
             (Stage::Over { .. }, _) => None,
             (Stage::Breaking, Cue::Break(Ok(()))) => {
@@ -183,6 +184,9 @@ impl Drill {
             (Stage::Breaking | Stage::Broken, Cue::Break(Err(why))) => self.restore(End::NotBroken(why), now),
             (_, Cue::Break(_)) => None,
             (_, Cue::Remedy(by)) => {
+                // Queues and heartbeats in Redis are seen from outside as well, sometimes first; whoever comes has found it.
+                let from_outside = matches!(self.class, FailureClass::Stuck | FailureClass::DeliveryGap);
+                self.found |= by.is_some() && from_outside && broken;
                 self.helped = self.helped.take().or_else(|| by.map(str::to_owned));
                 None
             }
@@ -318,25 +322,31 @@ pub enum Hindrance {
     #[error("it is critical: say --yes if it may be down for as long as its repair takes")]
     Critical,
     /// It is on hold.
-    #[error("it is on hold; what is held is left alone")]
+    #[error("it is on hold, and what is held is left alone: end that first with `keyholder release`")]
     Held,
     /// It is in quarantine.
-    #[error("it is in quarantine; mend its cause and release it first")]
+    #[error("it is in quarantine: mend its cause first, then `keyholder release`")]
     Quarantined,
     /// The flap guard would refuse the repair.
-    #[error("its flap guard allows no further relaunch at the moment, so nobody could repair it")]
+    #[error(
+        "its flap guard allows no further relaunch at the moment, so nobody could repair it: ask again later, or with --wait"
+    )]
     Spent,
     /// Another one.
     #[error("a rehearsal of {0} is under way; one at a time")]
     UnderWay(String),
     /// Something else is broken already.
-    #[error("the fleet is degraded, and nothing is broken on purpose then: {0}")]
+    #[error(
+        "the fleet is degraded, and nothing is broken on purpose then: {0}; see to that first, or --wait"
+    )]
     Degraded(String),
     /// The worker itself is not well.
     #[error("it is not healthy, so there is nothing to rehearse: {0}")]
     Unwell(String),
     /// Who would repair it is not there.
-    #[error("no watcher that may repair it is connected")]
+    #[error(
+        "no watcher that may repair it is connected: `keyholder status` shows which are there, and `grants` in fleet.yaml which may"
+    )]
     NoHelper,
     /// It is in the middle of something.
     #[error("it runs a task that must not be interrupted ({0}): ask again later, or with --wait")]

@@ -24,8 +24,9 @@ const SILENCE: Duration = Duration::from_millis(2500);
 /// After this long without a word it is asked whether its host still takes connections, so that a supervisor that hangs is not
 /// taken for a host that is down: two keepalives have been missed, and the answer is there before [`SILENCE`] is over.
 const DOUBT: Duration = Duration::from_millis(2100);
-/// A wait that ended so much too late says that this process did not run. What was said meanwhile has not been read yet.
-const OVERSLEPT: Duration = Duration::from_millis(500);
+/// A wait that ended so much too late says that this process did not run. What was said meanwhile has not been read yet, and is
+/// within as much again.
+const OVERSLEPT: Duration = Duration::from_millis(250);
 /// How long a request waits for a connection. A supervisor that gave up by itself is back after two seconds, and whoever
 /// asks about a host that is down wants to know soon.
 const CONNECTED: Duration = Duration::from_secs(5);
@@ -300,15 +301,20 @@ impl Following {
     /// # Errors
     /// It was silent for too long; whether its host takes connections.
     async fn hear(&self, events: &mut Events) -> Result<Option<ServerFrame>, bool> {
+        let mut doubt = Instant::now() + DOUBT;
         loop {
-            let began = Instant::now();
-            if let Ok(frame) = timeout_at(began + DOUBT, events.next()).await {
+            if let Ok(frame) = timeout_at(doubt, events.next()).await {
                 return Ok(frame);
             }
+            if let Some(later) = overslept(doubt) {
+                doubt = later;
+                continue;
+            }
+            let by = doubt + (SILENCE - DOUBT);
             let mut host = None;
             let asked = client::host_answers(&self.to);
             tokio::pin!(asked);
-            let heard = timeout_at(began + SILENCE, async {
+            let heard = timeout_at(by, async {
                 loop {
                     tokio::select! {
                         frame = events.next() => return frame,
@@ -319,8 +325,9 @@ impl Following {
             if let Ok(frame) = heard.await {
                 return Ok(frame);
             }
-            if began.elapsed() < SILENCE + OVERSLEPT {
-                return Err(host.unwrap_or(false));
+            match overslept(by) {
+                Some(later) => doubt = later,
+                None => return Err(host.unwrap_or(false)),
             }
         }
     }
@@ -338,6 +345,12 @@ impl Following {
         let event = PeerEvent { node: self.to.node.clone(), what };
         self.events.send(event).await.map_err(|_| Unheard)
     }
+}
+
+/// Until when to listen once more, if a wait until `due` has ended much later than that.
+fn overslept(due: Instant) -> Option<Instant> {
+    let now = Instant::now();
+    (now > due + OVERSLEPT).then(|| now + OVERSLEPT)
 }
 
 /// How following one connection ended.

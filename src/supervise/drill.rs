@@ -224,12 +224,19 @@ impl Core {
         };
         let (stage, found) = (under_way.drill.stage.clone(), under_way.drill.found);
         let helped = under_way.drill.helped.is_some();
+        let outside = match &cue {
+            Cue::Remedy(by) => by.map(str::to_owned),
+            Cue::Break(_) | Cue::Seen { .. } | Cue::Inherited => None,
+        };
         let deed = under_way.drill.take(cue, now);
         if under_way.drill.found && !found {
             under_way.found = Some(Instant::now());
             let took = human(under_way.began.elapsed());
             let why = self.workers.get(name).map(|worker| worker.why()).unwrap_or_default();
-            under_way.evidence.push(format!("its detector found it after {took}: {why}"));
+            under_way.evidence.push(match outside {
+                Some(by) => format!("{by} found it from outside after {took}"),
+                None => format!("its detector found it after {took}: {why}"),
+            });
         }
         if let Some(by) = under_way.drill.helped.as_ref().filter(|_| !helped) {
             let took = human(under_way.began.elapsed());

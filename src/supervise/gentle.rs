@@ -150,7 +150,9 @@ impl Core {
         let Some(worker) = self.workers.get_mut(&name) else { return };
         if Plan::of(worker, remedy).is_none() {
             let setting = if remedy == Remedy::Nudge { "stuck.nudge" } else { "delivery_gap.repipe" };
-            let text = format!("fleet.yaml names no {remedy} for {target} (`{setting}`)");
+            let text = format!(
+                "fleet.yaml names no {remedy} for {target} (`{setting}`); what is always there: keyholder relaunch {target}"
+            );
             let _ = reply.send(refused(RefusalCode::NotConfigured, text));
             return;
         }

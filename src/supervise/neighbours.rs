@@ -341,7 +341,12 @@ impl Neighbour {
 
     /// What is known of the node, for somebody whose order could not be passed on.
     pub(super) fn in_words(&self, node: &NodeName) -> String {
-        format!("{node} was last seen {}: {}", self.state.name(), self.why)
+        let way_out = match self.state {
+            NodeState::Unreachable => format!("; if it is down: keyholder power {node}"),
+            NodeState::SupervisorDead => "; it is being knocked at: ask again in a moment".to_owned(),
+            NodeState::Up | NodeState::Starting | NodeState::Leaving | NodeState::Unknown => String::new(),
+        };
+        format!("{node} was last seen {}: {}{way_out}", self.state.name(), self.why)
     }
 
     /// What it rehearsed with the nodes that it watches, with their ages as they are now.

@@ -303,6 +303,12 @@ impl Core {
         });
     }
 
+    /// Says so, and which there are.
+    pub(super) fn no_such_node(&self, node: &NodeName) -> String {
+        let known: Vec<&str> = self.fleet.nodes.keys().map(NodeName::as_str).collect();
+        format!("{node} is not in fleet.yaml, which knows {}", known.join(", "))
+    }
+
     /// Passes an order of somebody on this host on to the node that it is for.
     fn pass_on(&self, request: Request, reply: oneshot::Sender<Verdict>, now: Moment) {
         let Some(neighbour) = self.neighbours.get(&request.target_node) else {
@@ -312,7 +318,7 @@ impl Core {
                     request.target_node, self.me
                 )
             } else {
-                format!("no node {} in the fleet file", request.target_node)
+                self.no_such_node(&request.target_node)
             };
             let _ = reply.send(refused(RefusalCode::UnknownNode, text));
             return;
@@ -464,7 +470,11 @@ fn answered(target: &Target, verdict: &Verdict) -> (bool, String) {
             (true, format!("{target} had already recovered; nothing was touched"))
         }
         Verdict::Outcome(Outcome::Remedied(done)) => {
-            (done.helped != Some(false), format!("{target}: {} {}", done.remedy, done.why))
+            (done.helped != Some(false), format!("{target}: {}: {}", done.remedy, done.why))
+        }
+        Verdict::Outcome(Outcome::Drilled(report)) => {
+            let came = if report.passed { "passed" } else { "failed" };
+            (report.passed, format!("{target}: rehearsal of {} {came}: {}", report.class, report.why))
         }
         Verdict::Outcome(Outcome::Failed(failed)) => (false, format!("{target} is not back: {}", failed.why)),
         Verdict::Outcome(Outcome::Held { for_ms }) => {
@@ -478,10 +488,13 @@ fn answered(target: &Target, verdict: &Verdict) -> (bool, String) {
             | Outcome::Audit(_)
             | Outcome::Proof(_)
             | Outcome::Powered { .. }
-            | Outcome::Drilled(_)
             | Outcome::Noted
             | Outcome::Watching),
         ) => (false, format!("{target}: unexpected answer {other:?}")),
         Verdict::Refused(refusal) => (false, format!("{target} refused it: {refusal}")),
     }
 }
+
+#[cfg(test)]
+#[path = "orders/tests.rs"]
+mod tests;

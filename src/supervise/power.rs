@@ -96,6 +96,13 @@ impl Core {
         wake
     }
 
+    /// Where an order to switch `node` itself belongs.
+    fn on_a_watcher(&self, node: &NodeName) -> String {
+        let watchers = self.fleet.nodes.get(node).map(|node| node.watched_by.iter()).into_iter().flatten();
+        let watchers: Vec<&str> = watchers.map(NodeName::as_str).collect();
+        format!("this is {node}: run it on one of its watchers ({})", watchers.join(", "))
+    }
+
     /// Runs the node's `power` command on this host; [`Done::Power`] follows.
     fn power(&mut self, node: &NodeName, why: &str, reply: Option<oneshot::Sender<Verdict>>, now: Moment) {
         let Some(settings) = self.fleet.nodes.get(node).and_then(|node| node.power.clone()) else { return };
@@ -151,9 +158,9 @@ impl Core {
     ) {
         let node = request.target_node;
         let objection = if node == self.me {
-            Some((RefusalCode::WrongNode, format!("this is {node}: run it on one of its watchers")))
+            Some((RefusalCode::WrongNode, self.on_a_watcher(&node)))
         } else if !self.fleet.nodes.contains_key(&node) {
-            Some((RefusalCode::UnknownNode, format!("no node {node} in the fleet file")))
+            Some((RefusalCode::UnknownNode, self.no_such_node(&node)))
         } else if self.fleet.nodes.get(&node).is_none_or(|known| known.power.is_none()) {
             Some((
                 RefusalCode::NotConfigured,

@@ -46,13 +46,18 @@ fn the_demo_tells_every_scene_to_its_end_and_leaves_nothing_behind() {
     assert!(output.status.success(), "{}\n{told}\n{errors}", output.status);
     // Half of that on a machine that has nothing else to do.
     assert!(start.elapsed() < Duration::from_secs(90), "it took {:?}", start.elapsed());
-    // Seven falls, each repaired under a new invocation; one stranger who got nothing; and what became of the lanes' tasks.
+    // Seven falls, each repaired under a new invocation; a loop that was woken, and a rehearsal; one stranger who got nothing;
+    // and what became of the lanes' tasks.
     for (what, times) in [
         ("=> running again ", 7),
         ("=> invocation ", 7),
         ("=> the supervisor answers ", 1),
         ("nobody declared this stop; next repair in ", 2),
         ("Start request repeated too quickly", 1),
+        ("=> its loop goes on ", 1),
+        ("it was woken, not restarted", 1),
+        ("rehearsal of dead with mars/looper passed", 1),
+        ("=> the way back was walked", 1),
         ("keyholder.socket: Incoming traffic", 1),
         ("is not among the pins", 1),
         ("=> not one byte was answered", 1),
@@ -73,6 +78,7 @@ fn the_demo_tells_every_scene_to_its_end_and_leaves_nothing_behind() {
         "crawler, ",
         "mars's supervisor",
         "web, killed with it",
+        "looper, its loop hangs",
         "mars's write lane, killed in a write",
         "mars's write lane, stopped",
     ] {

@@ -83,7 +83,6 @@ fn a_task_takes_the_path_that_the_catalog_names_and_the_journal_proves_it() {
     let key = lab.sh("ai-core", "keyholder key generate --task 2>/dev/null");
     let lanes = "write: { lane: write }\nread: { lane: read }";
     let fleet = lab.fleet(&[("mars", "ai-core", lanes), ("ai-core", "mars", "read: { lane: read }")]);
-    let fleet = fleet.replace("status, relaunch, hold", "status, relaunch, hold, prove");
     let top = format!(
         "version: 1\nredis: {{ url: \"redis://192.0.2.40:6379\" }}\ntask_keys: {{ ai-core: \"{}\" }}\nlanes: {{ read_routing: true }}\n",
         key.trim()

@@ -24,12 +24,12 @@ const EVENTS_AT_LEAST: u16 = 4;
 
 /// The keys, for the page that `?` shows.
 const HELP: [(&str, &str); 9] = [
-    ("up k, down j", "choose a worker; Page Up, Page Down, Home, End go further"),
-    ("e, Enter", "explain: what was observed, what is done about it, and why"),
-    ("h", "hold: leave the worker alone for some minutes; asks how many, and why"),
-    ("r", "relaunch: restart it, and see whether it stays up; asks first"),
-    ("n", "nudge: wake its loop, as fleet.yaml says; asks first"),
-    ("d", "drill: break it on purpose and see it repaired from next door; asks how, and first"),
+    ("up k, down j", "choose a worker; also Page Up, Page Down, Home, End"),
+    ("e, Enter", "explain: what was seen, what is done, and why"),
+    ("h", "hold: leave it alone for a while; asks for how long, and why"),
+    ("r", "relaunch: restart it; asks first"),
+    ("n", "nudge: wake its loop; asks first"),
+    ("d", "drill: break it, and see it repaired from next door; asks how"),
     ("Esc", "back, or no"),
     ("?", "this page"),
     ("q, Ctrl-C", "the end"),

@@ -70,6 +70,17 @@ fn a_nudge_that_helps_needs_no_new_run() {
 }
 
 #[test]
+fn a_watcher_that_sees_it_first_has_found_it_and_what_it_did_is_waited_for() {
+    let mut drill = drill(FailureClass::DeliveryGap);
+    drill.take(Cue::Break(Ok(())), at(0));
+    drill.take(Cue::Remedy(Some("ai-core")), at(10));
+    let repiping = Phase::Verifying { until: at(40), remedy: Remedy::Repipe, episode: Episode::default() };
+    assert_eq!(drill.take(seen(&Health::Healthy, 1, &repiping), at(10)), None, "not seen to have helped yet");
+    assert_eq!(drill.take(seen(&Health::Healthy, 1, &Phase::Watching), at(12)), Some(Deed::Report));
+    assert_eq!(over(&drill), Some(&End::Passed));
+}
+
+#[test]
 fn what_is_mended_before_it_is_found_or_without_help_has_shown_nothing() {
     let mut early = drill(FailureClass::Stuck);
     early.take(Cue::Break(Ok(())), at(0));

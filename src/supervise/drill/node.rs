@@ -60,7 +60,9 @@ impl Core {
             return Some(format!("a rehearsal of {other} is under way; one at a time"));
         }
         let what = self.what_is_amiss(None, now)?;
-        Some(format!("the fleet is degraded, and nothing is broken on purpose then: {what}"))
+        Some(format!(
+            "the fleet is degraded, and nothing is broken on purpose then: {what}; see to that first, or --wait"
+        ))
     }
 
     /// Somebody on this host orders the death of a neighbour's supervisor.

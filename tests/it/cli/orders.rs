@@ -161,3 +161,17 @@ fn what_cannot_be_an_order_is_not_sent() {
     let worst = "\"".repeat(MAX_BECAUSE);
     fake.keyholder(&["relaunch", "mars/agent", "--why", &worst]).assert().code(0);
 }
+
+#[test]
+fn a_class_that_is_not_of_what_was_named_is_2_and_names_the_right_command() {
+    for (subject, class, right) in [
+        ("mars", "dead", "keyholder drill mars/WORKER --class dead"),
+        ("mars/agent", "supervisor-dead", "keyholder drill mars --class supervisor-dead"),
+    ] {
+        // Nobody is asked: there is no supervisor here.
+        let args = ["drill", subject, "--class", class, "--socket", "/nonexistent"];
+        let output = super::fake::keyholder(&args).assert().code(2).get_output().stderr.clone();
+        let said = String::from_utf8(output).unwrap();
+        assert!(said.contains(right), "{said}");
+    }
+}

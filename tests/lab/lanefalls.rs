@@ -1,0 +1,231 @@
+//! Lanes fall: deaf, frozen, behind a connection that is dead on one side, without their Redis, and with a supervisor that sees
+//! nothing of it. What is found, what is done, by whom, and that nobody else is touched.
+
+use crate::falls::{NODES, Part, open_redis, triangle};
+use crate::harness::{Lab, repo, wait};
+use crate::lanehouse::SOON;
+use crate::scene::{SECOND, all_along};
+
+const WRITE: &str = "keyholder-lane-write.service";
+const READ: &str = "keyholder-lane-read.service";
+const QUEUE: &str = "tasks:maintenance:mars";
+/// A lane's claim gives an answer up after five seconds, so that it passes its loop well within these.
+const CARE: &str = "stuck: { heartbeat: { older_than: 8s } }, delivery_gap: { backlog: { not_draining_for: 4s } }, grace: 2s, relaunches: 20";
+const CATALOG: &str = r#"version: 1
+node: venus
+actions:
+  lab.read: { mode: read, description: does nothing, argv: [/usr/bin/true] }
+"#;
+
+/// Installs lanes on every node, as the README has it: Redis and whoever gives tasks on `ai-core`. `mars` has `more` workers.
+pub(crate) fn furnish(lab: &Lab, care: &str, more: &str) {
+    open_redis(lab);
+    lab.install();
+    let key = lab.sh("ai-core", "keyholder key generate --task");
+    let shipped = |node: &str| {
+        std::fs::read_to_string(repo("catalogs").join(format!("catalog_{node}.yaml"))).expect("it is shipped")
+    };
+    let look = "\n  lab.read: { mode: read, description: does nothing, argv: [/usr/bin/true] }\n";
+    for node in NODES {
+        lab.write(node, "/root/catalogs/catalog_mars.yaml", &(shipped("mars") + look));
+        lab.write(node, "/root/catalogs/catalog_ai-core.yaml", &shipped("ai-core"));
+        lab.write(node, "/root/catalogs/catalog_venus.yaml", CATALOG);
+    }
+    let head = format!(
+        "redis: {{ url: \"redis://ai-core:6379\" }}\ntask_keys: {{ ai-core: \"{}\" }}\nlanes: {{ read_routing: false }}\n",
+        key.trim()
+    );
+    let lanes = format!("write: {{ lane: write, {care} }}\nread: {{ lane: read, {care} }}\n");
+    let mars = format!("{lanes}{more}");
+    let part = |workers| Part { workers, more: "" };
+    let fleet = triangle(lab, &head, [part(&mars), part(&lanes), part(&lanes)]);
+    lab.deploy_with(&fleet, "--catalogs /root/catalogs");
+    lab.all_well();
+}
+
+/// The runs of all lanes.
+fn runs(lab: &Lab) -> Vec<String> {
+    lab.all_runs(&[WRITE, READ])
+}
+
+pub(crate) fn give(lab: &Lab) -> String {
+    lab.sh("ai-core", "keyholder run mars lab.read --no-wait").trim().to_owned()
+}
+
+fn ran(lab: &Lab, id: &str) {
+    let result = wait(&format!("{id} was run"), 40 * SECOND, || {
+        let json = lab.sh("ai-core", &format!("redis-cli GET '{{{QUEUE}}}:result:{id}'"));
+        serde_json::from_str::<serde_json::Value>(json.trim()).ok()
+    });
+    assert_eq!(result["status"], "ok", "{result}");
+}
+
+fn seen(lab: &Lab, at: &str, worker: &str, class: &str) -> serde_json::Value {
+    wait(&format!("{at} sees {worker} {class}"), 30 * SECOND, || {
+        let seen = lab.worker(at, "mars", worker);
+        (seen["class"] == class).then_some(seen)
+    })
+}
+
+/// What mars has found of a lane, oldest first.
+fn found(lab: &Lab, class: &str) -> bool {
+    let observed = lab.records("mars", "observed", "mars/write", "");
+    observed.iter().any(|line| line.text.contains(&format!("-> {class}: ")))
+}
+
+fn deafen(lab: &Lab) {
+    lab.sh("mars", &format!("systemctl kill -s USR2 --kill-whom=main {WRITE}"));
+    wait("it plays deaf", SOON, || lab.property("mars", WRITE, "StatusText").contains("deaf").then_some(()));
+}
+
+#[test]
+fn a_lane_that_falls_gets_what_helps_it_and_a_redis_that_falls_gets_nobody_restarted() {
+    let lab = Lab::boot("lanefalls", &NODES);
+    furnish(&lab, CARE, "");
+    a_deaf_lane_hears_again(&lab);
+    a_connection_that_is_dead_on_one_side_is_given_up(&lab);
+    without_redis_there_is_one_cause_and_nobody_acts(&lab);
+    what_its_own_node_cannot_see_is_seen_from_outside(&lab);
+    a_frozen_supervisor_hides_nothing(&lab);
+    a_frozen_lane_is_woken_in_vain_and_relaunched(&lab);
+}
+
+fn a_deaf_lane_hears_again(lab: &Lab) {
+    let (before, done) = (runs(lab), lab.all_acts());
+    deafen(lab);
+    let ids = [give(lab), give(lab)];
+    for id in &ids {
+        ran(lab, id);
+    }
+    assert!(found(lab, "delivery-gap"));
+    let acts = lab.acts_since(&done);
+    assert!(
+        acts.len() == 1 && acts[0].starts_with("mars: repipe: SIGHUP to keyholder-lane-write"),
+        "{acts:?}"
+    );
+    assert_eq!(runs(lab), before);
+    lab.all_well();
+}
+
+/// The packets of the connections that the lanes of mars have now are lost, in both directions; new ones get through.
+fn a_connection_that_is_dead_on_one_side_is_given_up(lab: &Lab) {
+    let (before, done) = (runs(lab), lab.all_acts());
+    let uid = lab.sh("mars", "id -u keyholder");
+    let sockets = lab.in_net("mars", &["ss", "-tnHe", "state", "established", "dst", "192.0.2.40:6379"]);
+    let ports: Vec<&str> = sockets
+        .lines()
+        .filter(|line| line.contains(&format!("uid:{} ", uid.trim())))
+        .filter_map(|line| line.split_whitespace().nth(2)?.rsplit(':').next())
+        .collect();
+    assert!(ports.len() >= 2, "each lane has one at least: {sockets}");
+    let ports = ports.join(", ");
+    lab.lose("mars", &[format!("tcp sport {{ {ports} }}")], &[format!("tcp dport {{ {ports} }}")]);
+    let id = give(lab);
+    ran(lab, &id);
+    lab.all_well();
+    lab.find_again("mars");
+    let acts = lab.acts_since(&done);
+    assert!(acts.iter().all(|act| act.starts_with("mars: repipe: SIGHUP")), "{acts:?}");
+    assert_eq!(runs(lab), before, "a new connection was enough");
+    println!("half-open connections: {ports}; acts: {acts:?}");
+}
+
+fn without_redis_there_is_one_cause_and_nobody_acts(lab: &Lab) {
+    let (before, done) = (runs(lab), lab.all_acts());
+    lab.sh("ai-core", "systemctl stop redis-server");
+    for node in NODES {
+        wait(&format!("{node} says what is wrong, once"), 20 * SECOND, || {
+            let report = lab.node("venus", node);
+            let degraded = report["degraded"].as_array()?;
+            let workers = report["workers"].as_array()?;
+            let one = degraded.len() == 1
+                && degraded[0].as_str()?.contains("whether 2 workers make progress cannot be seen");
+            (one && workers.iter().all(|worker| worker["class"] == "unknown")).then_some(())
+        });
+    }
+    all_along("nobody is nudged, repiped or relaunched", 30 * SECOND, || lab.acts_since(&done).is_empty());
+    for node in NODES {
+        for worker in ["write", "read"] {
+            assert_eq!(lab.class("ai-core", node, worker), "unknown", "{node}/{worker}");
+        }
+    }
+    lab.sh("ai-core", "systemctl start redis-server");
+    let id = give(lab);
+    ran(lab, &id);
+    lab.all_well();
+    for node in NODES {
+        wait(&format!("{node} is whole"), 5 * SECOND, || {
+            (lab.node(node, node)["degraded"] == serde_json::json!([])).then_some(())
+        });
+    }
+    assert_eq!((runs(lab), lab.acts_since(&done)), (before, Vec::new()));
+}
+
+/// Only the supervisor's way to Redis is cut, so that it is blind, and the lane is deaf.
+fn what_its_own_node_cannot_see_is_seen_from_outside(lab: &Lab) {
+    let (before, done) = (runs(lab), lab.all_acts());
+    lab.lose("mars", &["meta skuid 0 ip daddr 192.0.2.40 tcp dport 6379".to_owned()], &[]);
+    seen(lab, "mars", "write", "unknown");
+    deafen(lab);
+    let id = give(lab);
+    let worker = seen(lab, "ai-core", "write", "delivery_gap");
+    assert!(worker["why"].as_str().is_some_and(|why| why.contains("from outside")), "{worker}");
+    ran(lab, &id);
+    lab.find_again("mars");
+    lab.all_well();
+    let acts = lab.acts_since(&done);
+    let by_the_first = acts.len() == 2
+        && acts[0].starts_with("mars: repipe: SIGHUP")
+        && acts[0].contains("ai-core")
+        && acts[1].starts_with("ai-core: ")
+        && acts[1].contains("ordering a repipe as its watcher");
+    assert!(by_the_first, "by the first in rank, and once: {acts:?}");
+    assert_eq!(runs(lab), before);
+}
+
+/// It is systemd's watchdog that ends a supervisor that hangs; until then the neighbours see its lanes.
+fn a_frozen_supervisor_hides_nothing(lab: &Lab) {
+    let (before, done) = (runs(lab), lab.all_acts());
+    let supervisor = lab.property("mars", "keyholder.service", "InvocationID");
+    deafen(lab);
+    let id = give(lab);
+    lab.sh("mars", "systemctl kill -s STOP --kill-whom=main keyholder.service");
+    for at in ["ai-core", "venus"] {
+        let worker = seen(lab, at, "write", "delivery_gap");
+        assert!(worker["why"].as_str().is_some_and(|why| why.contains("from outside")), "{worker}");
+        lab.until_state(at, "mars", "supervisor_dead");
+    }
+    lab.new_run("mars", "keyholder.service", &supervisor, 30 * SECOND);
+    ran(lab, &id);
+    lab.all_well();
+    let acts = lab.acts_since(&done);
+    let on_mars: Vec<&String> = acts.iter().filter(|act| act.starts_with("mars: ")).collect();
+    assert!(
+        on_mars.len() == 1 && on_mars[0].starts_with("mars: repipe: SIGHUP"),
+        "whoever was first: {acts:?}"
+    );
+    assert!(acts.iter().all(|act| act.contains("repipe")), "{acts:?}");
+    assert_eq!(runs(lab), before);
+}
+
+fn a_frozen_lane_is_woken_in_vain_and_relaunched(lab: &Lab) {
+    let (before, done) = (runs(lab), lab.all_acts());
+    let run = lab.run_of(WRITE);
+    lab.sh("mars", &format!("systemctl kill -s STOP --kill-whom=main {WRITE}"));
+    lab.new_run("mars", WRITE, &run, 40 * SECOND);
+    assert!(found(lab, "stuck"));
+    let id = give(lab);
+    ran(lab, &id);
+    lab.all_well();
+    let acts = lab.acts_since(&done);
+    let in_turn = acts.len() == 2
+        && acts[0].starts_with("mars: nudge: SIGUSR1")
+        && acts[1].starts_with("mars: relaunching");
+    assert!(in_turn, "{acts:?}");
+    let after = runs(lab);
+    assert_eq!(
+        (&before[1..], before[0].split(' ').next_back()),
+        (&after[1..], after[0].split(' ').next_back()),
+        "nobody else"
+    );
+}
