@@ -11,9 +11,9 @@ use super::state::WorkerState;
 use super::vitals::{Reading, Sign, Signs};
 use crate::vocabulary::{Moment, Target};
 
-/// How many things that happened one chapter holds. A fall and its repair are about eight, so a tape shows four to eight
-/// of them. Full, it weighs 10 kB (`tests/bench/watch`), most of it looks at the unit; a worker that never fell needs 1 kB.
-const CHAPTER: usize = 32;
+/// How many things that happened one chapter holds. A fall and its repair are about eight, so a tape shows two to four
+/// of them. Full, it weighs 5 kB (`tests/bench/watch`), most of it looks at the unit; a worker that never fell needs 1 kB.
+const CHAPTER: usize = 16;
 
 /// What is known of a worker at one moment, from which a replay can go on.
 #[derive(Debug, Clone)]

@@ -153,7 +153,11 @@ impl Track {
                 self.restart();
                 return Pulse::Unseen(why.clone());
             }
-            Reading::Moving => true,
+            Reading::Moving => {
+                // What comes after an empty queue counts from its own coming, also if it looks like what was there before.
+                self.mark = None;
+                true
+            }
             Reading::Mark(mark) => self.mark.replace(*mark) != Some(*mark),
             Reading::Silent(_) => false,
         };
@@ -195,6 +199,19 @@ mod tests {
         assert_eq!(read(&mut track, Reading::Mark(1), 160), Pulse::Still("no beat for 1m 00s".to_owned()));
         assert_eq!(read(&mut track, Reading::Mark(2), 170), Pulse::Moving);
         assert_eq!(read(&mut track, Reading::Silent("the key is gone".to_owned()), 180), Pulse::Moving);
+    }
+
+    #[test]
+    fn the_same_work_given_again_after_an_empty_queue_is_new() {
+        let mut track = Track::default();
+        read(&mut track, Reading::Mark(1), 0);
+        for secs in (10..=100).step_by(10) {
+            read(&mut track, Reading::Moving, secs);
+        }
+        for secs in (110..170).step_by(10) {
+            assert_eq!(read(&mut track, Reading::Mark(1), secs), Pulse::Moving, "{secs}");
+        }
+        assert!(matches!(read(&mut track, Reading::Mark(1), 170), Pulse::Still(_)));
     }
 
     #[test]
