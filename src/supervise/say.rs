@@ -45,9 +45,11 @@ impl Core {
         let unit = &worker.spec.unit;
         let act = if loud { Priority::Notice } else { Priority::Info };
         let alert = if loud { Priority::Error } else { Priority::Warning };
+        // What nothing depends on is in the trail, and nobody is called for it.
+        let alarm = if loud { Kind::Alert } else { Kind::Observed };
         let (kind, priority, text) = match say {
             Say::UndeclaredStop(wait) => (
-                Kind::Alert,
+                alarm,
                 Priority::Warning,
                 format!(
                     "{unit} was stopped and nobody declared it: it is brought back in {}. To prevent that: keyholder hold {target} --for 30m --why \"...\"",
@@ -58,7 +60,7 @@ impl Core {
                 (Kind::Observed, act, format!("{unit} is repaired at once; dead: {}", worker.why()))
             }
             Say::LeftToPeers => (
-                Kind::Alert,
+                alarm,
                 Priority::Warning,
                 format!("{unit} is {} and left to its watchers", worker.shown.class.name()),
             ),
@@ -69,7 +71,7 @@ impl Core {
                 (Kind::Acted, Priority::Warning, format!("{unit} is not back; next try in {}", human(wait)))
             }
             Say::Quarantined(wait) => (
-                Kind::Alert,
+                alarm,
                 alert,
                 format!(
                     "{unit} fell too often and is in quarantine: next try in {}. When the cause is mended: keyholder release {target}",
@@ -110,7 +112,7 @@ impl Core {
             Say::Recovered => (Kind::Acted, act, format!("{unit} stayed up: recovered")),
             Say::CameBack => (Kind::Observed, act, format!("{unit} is up again without our doing")),
             Say::Stranded(obstacle) => {
-                (Kind::Alert, alert, format!("{unit} is down and cannot be started: {obstacle}"))
+                (alarm, alert, format!("{unit} is down and cannot be started: {obstacle}"))
             }
             Say::HoldEnded => (Kind::Observed, Priority::Notice, format!("the hold on {target} is over")),
         };
