@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 
+use super::link::{Link, QUESTION_DEADLINE};
 use super::{render, screen};
-use crate::peer::wire::{MAX_BECAUSE, Outcome, Refusal, Verdict};
+use crate::peer::wire::{MAX_BECAUSE, NodeReport, Outcome, Refusal, Verb, Verdict};
 use crate::vocabulary::{parse_duration, printable};
 
 /// Reads a duration argument.
@@ -38,6 +39,28 @@ pub(super) fn outcome(verdict: Verdict, json: bool) -> anyhow::Result<Outcome> {
     match verdict {
         Verdict::Outcome(outcome) => Ok(outcome),
         Verdict::Refused(refusal) => Err(refused(refusal)),
+    }
+}
+
+/// Every node and worker as this link's supervisor sees them. `verb` is the command that asks.
+pub(super) fn whole_fleet(link: &mut Link, verb: &str) -> anyhow::Result<Vec<NodeReport>> {
+    let here = link.server().node.clone();
+    match outcome(link.ask(&here, None, Verb::Fleet {}, "", QUESTION_DEADLINE)?, false)? {
+        Outcome::Fleet(reports) => Ok(reports),
+        Outcome::Status(_)
+        | Outcome::Relaunched(_)
+        | Outcome::AlreadyRecovered { .. }
+        | Outcome::Failed(_)
+        | Outcome::Held { .. }
+        | Outcome::Released { .. }
+        | Outcome::Explained(_)
+        | Outcome::Audit(_)
+        | Outcome::Proof(_)
+        | Outcome::Remedied(_)
+        | Outcome::Powered { .. }
+        | Outcome::Drilled(_)
+        | Outcome::Noted
+        | Outcome::Watching => Err(beside_the_point(verb)),
     }
 }
 

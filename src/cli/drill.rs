@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use clap::ValueEnum;
 
-use super::ask::{beside_the_point, duration, outcome, reason};
+use super::ask::{beside_the_point, duration, outcome, reason, whole_fleet};
 use super::exit::Exit;
-use super::link::{Link, LinkArgs, QUESTION_DEADLINE};
+use super::link::{Link, LinkArgs};
 use super::render::Rehearsed;
 use super::subject::Subject;
 use super::{render, screen};
@@ -126,8 +126,7 @@ pub fn run(args: DrillArgs) -> anyhow::Result<ExitCode> {
     let mut link = args.link.open()?;
     let fleet = Fleet::load(&args.fleet).context("the fleet file is not valid")?.fleet;
     let here = link.server().node.clone();
-    let verdict = link.ask(&here, None, Verb::Fleet {}, &args.why, QUESTION_DEADLINE)?;
-    let Outcome::Fleet(reports) = outcome(verdict, false)? else { return Err(beside_the_point("fleet")) };
+    let reports = whole_fleet(&mut link, "fleet")?;
     if args.all {
         return all(&mut link, &args, &cells(&fleet, &reports, &here, Whose::All));
     }

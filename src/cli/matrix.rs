@@ -10,15 +10,15 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use super::ask::{beside_the_point, outcome};
+use super::ask::whole_fleet;
 use super::exit::Exit;
-use super::link::{Link, LinkArgs, LinkError, QUESTION_DEADLINE};
+use super::link::{LinkArgs, LinkError};
 use super::problems;
 use super::screen::{self, ColorArgs};
 use super::subject::Subject;
 use crate::fleet::matrix::{self, Matrix, Place, Rehearsals, Source};
 use crate::fleet::{Fleet, Severity};
-use crate::peer::wire::{NodeReport, NodeState, Outcome, Verb};
+use crate::peer::wire::{NodeReport, NodeState};
 use crate::vocabulary::FleetHash;
 
 /// Show, for every worker and node and every way to fall, what sees it, what is done, by whom, and when that was rehearsed
@@ -169,29 +169,8 @@ fn ask(link: &LinkArgs) -> anyhow::Result<Asked> {
             | LinkError::Name(_)),
         ) => return Err(error.into()),
     };
-    let reports = reports(&mut link)?;
+    let reports = whole_fleet(&mut link, "matrix")?;
     Ok(Asked::Supervisor { rehearsals: rehearsals(&reports), hash: link.server().fleet_hash })
-}
-
-fn reports(link: &mut Link) -> anyhow::Result<Vec<NodeReport>> {
-    let node = link.server().node.clone();
-    match outcome(link.ask(&node, None, Verb::Fleet {}, "", QUESTION_DEADLINE)?, false)? {
-        Outcome::Fleet(reports) => Ok(reports),
-        Outcome::Status(_)
-        | Outcome::Relaunched(_)
-        | Outcome::AlreadyRecovered { .. }
-        | Outcome::Failed(_)
-        | Outcome::Held { .. }
-        | Outcome::Released { .. }
-        | Outcome::Explained(_)
-        | Outcome::Audit(_)
-        | Outcome::Proof(_)
-        | Outcome::Remedied(_)
-        | Outcome::Powered { .. }
-        | Outcome::Drilled(_)
-        | Outcome::Noted
-        | Outcome::Watching => Err(beside_the_point("matrix")),
-    }
 }
 
 /// What the reports know of rehearsals, the newest of each.

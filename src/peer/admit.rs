@@ -72,7 +72,7 @@ fn admit_peer(fleet: &Fleet, me: &NodeName, peer: &NodeName, request: &Request) 
             format!(
                 "{peer} may not {verb} {me}/{worker}: the fleet.yaml of {me} would need the grant \
                  {{ from: {peer}, on: {me}, workers: [{worker}], verbs: [{}] }}",
-                right_name(right)
+                right.name()
             ),
         )
     };
@@ -175,19 +175,6 @@ fn exists(fleet: &Fleet, on: &NodeName, worker: &WorkerName) -> Result<(), Refus
 
 fn no_worker(verb: &str, node: &NodeName) -> Refusal {
     Refusal::new(RefusalCode::NoWorker, format!("{verb} needs a worker: name one as {node}/WORKER"))
-}
-
-fn right_name(right: Right) -> &'static str {
-    match right {
-        Right::Status => "status",
-        Right::Relaunch => "relaunch",
-        Right::Hold => "hold",
-        Right::Nudge => "nudge",
-        Right::Repipe => "repipe",
-        Right::Power => "power",
-        Right::Drill => "drill",
-        Right::Prove => "prove",
-    }
 }
 
 /// At most ten names, so that a refusal stays readable.
