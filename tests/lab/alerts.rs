@@ -8,7 +8,7 @@ use std::thread;
 
 use serde_json::Value;
 
-use crate::harness::{Lab, service, wait};
+use crate::harness::{Lab, SOON, service, wait};
 use crate::scene::SECOND;
 
 /// More critical workers than a minute has calls.
@@ -34,7 +34,7 @@ impl Events {
             }
         });
         let events = Self { child, lines };
-        wait("what was before is told", 5 * SECOND, || (!events.all().is_empty()).then_some(()));
+        wait("what was before is told", SOON, || (!events.all().is_empty()).then_some(()));
         events
     }
 
@@ -99,7 +99,7 @@ fn an_alert_calls_a_person_and_nobody_is_called_for_less() {
 /// Whoever has no hook pays nothing for it.
 fn without_a_hook_nothing_is_started(lab: &Lab, events: &Events) {
     lab.sh("mars", "systemctl kill -s KILL critical");
-    wait("its death is told", 5 * SECOND, || (!events.of("critical", "-> dead").is_empty()).then_some(()));
+    wait("its death is told", SOON, || (!events.of("critical", "-> dead").is_empty()).then_some(()));
     lab.verified("critical");
     let started = lab.sh("mars", "journalctl --sync; journalctl -o cat --no-pager UNIT=keyholder-alert@*.service + _SYSTEMD_UNIT=keyholder-alert@*.service | wc -l");
     assert_eq!(started.trim(), "0");
@@ -110,13 +110,13 @@ fn without_a_hook_nothing_is_started(lab: &Lab, events: &Events) {
 fn less_than_critical_is_told_and_nobody_is_called(lab: &Lab, events: &Events) {
     lab.sh("mars", "systemctl kill -s KILL normal aux");
     for worker in ["normal", "aux"] {
-        let dead = wait("its death is told", 5 * SECOND, || events.of(worker, "-> dead").pop());
+        let dead = wait("its death is told", SOON, || events.of(worker, "-> dead").pop());
         assert_eq!((&dead["event"], &dead["priority"]), (&"observed".into(), &4.into()), "{dead}");
         lab.verified(worker);
     }
     // What nothing depends on may be stopped by anybody: it is in the trail, and nobody is called.
     lab.sh("mars", "systemctl stop aux");
-    let stopped = wait("its stop is told", 5 * SECOND, || events.of("aux", "nobody declared it").pop());
+    let stopped = wait("its stop is told", SOON, || events.of("aux", "nobody declared it").pop());
     assert_eq!(stopped["event"], "observed", "{stopped}");
     lab.sh("mars", "systemctl start aux");
     assert_eq!(told(lab), [] as [Value; 0]);
@@ -125,9 +125,8 @@ fn less_than_critical_is_told_and_nobody_is_called(lab: &Lab, events: &Events) {
 fn a_critical_death_is_told_to_a_person(lab: &Lab, events: &Events) {
     let before = events.of("critical", "-> dead").len();
     lab.sh("mars", "systemctl kill -s SEGV critical");
-    let line = wait("the hook is told", 10 * SECOND, || told(lab).pop());
-    let event =
-        wait("the stream has it", 5 * SECOND, || events.of("critical", "-> dead").get(before).cloned());
+    let line = wait("the hook is told", SOON, || told(lab).pop());
+    let event = wait("the stream has it", SOON, || events.of("critical", "-> dead").get(before).cloned());
     assert_eq!(line["node"], "mars");
     for field in ["seq", "at", "event", "priority", "message_id", "by", "subject", "text"] {
         assert_eq!(line[field], event[field], "{field}: {line} and {event}");
@@ -149,7 +148,7 @@ fn a_critical_death_is_told_to_a_person(lab: &Lab, events: &Events) {
     assert!(who.contains("CapEff: 0000000000000000") && !who.contains("writes"), "{who}");
     lab.verified("critical");
     let left = || lab.sh("mars", "systemctl list-units --all --no-legend 'keyholder-alert@*'");
-    wait("nothing is left of it", 5 * SECOND, || left().trim().is_empty().then_some(()));
+    wait("nothing is left of it", SOON, || left().trim().is_empty().then_some(()));
     // The group may look.
     let seen = lab.sh("mars", "runuser -u keyholder -- keyholder events --no-follow -n 100 --json");
     assert!(seen.contains("signal 11 (SEGV)"), "{seen}");
@@ -158,7 +157,7 @@ fn a_critical_death_is_told_to_a_person(lab: &Lab, events: &Events) {
 fn a_hook_that_others_can_write_is_not_run(lab: &Lab) {
     let before = told(lab).len();
     lab.sh("mars", "chmod 775 /etc/keyholder/alert; systemctl kill -s KILL critical");
-    wait("it is said why nobody was called", 10 * SECOND, || {
+    wait("it is said why nobody was called", SOON, || {
         let said = lab.sh("mars", "journalctl --sync; journalctl -o cat --no-pager -t keyholder-alert");
         said.contains("others may write to the file /etc/keyholder/alert").then_some(())
     });
@@ -173,12 +172,12 @@ fn a_hook_that_others_can_write_is_not_run(lab: &Lab) {
 fn a_storm_is_a_few_calls_and_a_count(lab: &Lab, events: &Events, names: &[String]) {
     lab.sh("mars", &format!("systemctl kill -s KILL {}", names.join(" ")));
     for name in names {
-        wait("each death is told", 10 * SECOND, || (!events.of(name, "-> dead").is_empty()).then_some(()));
+        wait("each death is told", SOON, || (!events.of(name, "-> dead").is_empty()).then_some(()));
         lab.verified(name);
     }
     let called = || told(lab).iter().filter(|line| line["event"] == "alert").count();
     // Two calls were made before (one of them in vain).
-    wait("the calls are made", 10 * SECOND, || (called() >= 9).then_some(()));
+    wait("the calls are made", SOON, || (called() >= 9).then_some(()));
     assert_eq!(called(), 9, "ten a minute, and no more");
     let count = wait("the rest is counted", 70 * SECOND, || {
         told(lab)

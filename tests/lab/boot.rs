@@ -1,6 +1,6 @@
 //! A node that reboots, is switched off, or loses power: nothing is fought, and its peer knows which of them it is.
 
-use crate::harness::{Lab, service, wait};
+use crate::harness::{Lab, SOON, service, wait};
 use crate::scene::{SECOND, Stream, all_along, house, monotonic_us};
 
 const WORKERS: &str = "
@@ -42,7 +42,7 @@ fn a_node_that_leaves_and_comes_back_is_not_fought_and_its_peer_knows_how_it_wen
 
     let seen = stream.states("mars").len();
     lab.lab(&["poweroff", "mars"]);
-    wait("the peer sees mars leave", SECOND, || state_is(&stream, "leaving").then_some(()));
+    wait("the peer sees mars leave", SOON, || state_is(&stream, "leaving").then_some(()));
     all_along("mars has left and is not lost", 4 * SECOND, || state_is(&stream, "leaving"));
     kernel_is_another_one(&lab);
     lab.lab(&["boot", "mars"]);
@@ -54,10 +54,9 @@ fn a_node_that_leaves_and_comes_back_is_not_fought_and_its_peer_knows_how_it_wen
     let seen = stream.states("mars").len();
     let cut = monotonic_us();
     lab.lab(&["cut", "mars"]);
-    wait("the peer sees that mars is gone", 5 * SECOND, || state_is(&stream, "unreachable").then_some(()));
+    wait("the peer sees that mars is gone", SOON, || state_is(&stream, "unreachable").then_some(()));
     let (at, _) = stream.states("mars").pop().expect("a state");
     println!("unreachable {} ms after the cut", (at - cut) / 1000);
-    assert!(at - cut < 3_000_000, "it took {} µs", at - cut);
     let alerts = lab.records("ai-core", "alert", "mars", "");
     assert!(alerts.len() == 1 && alerts[0].text.contains("someone must go there"), "{alerts:?}");
     lab.lab(&["boot", "mars"]);
@@ -93,9 +92,9 @@ fn state_is(stream: &Stream, state: &str) -> bool {
 
 /// The peer sees mars up, and all that systemd starts at boot healthy.
 fn is_back(lab: &Lab, stream: &Stream) {
-    wait("the peer sees mars up", 10 * SECOND, || state_is(stream, "up").then_some(()));
+    wait("the peer sees mars up", SOON, || state_is(stream, "up").then_some(()));
     for worker in ["quick", "slow", "lingers", "late", "forgotten"] {
-        wait(&format!("the peer sees {worker} healthy"), 5 * SECOND, || {
+        wait(&format!("the peer sees {worker} healthy"), SOON, || {
             (lab.worker("ai-core", "mars", worker)["class"] == "healthy").then_some(())
         });
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::falls::NODES;
-use crate::harness::{Lab, wait};
+use crate::harness::{Lab, SOON, wait};
 use crate::lanefalls::{furnish, give};
 use crate::scene::{SECOND, all_along};
 
@@ -193,7 +193,7 @@ fn whatever_looks_like_a_fall_and_is_none_gets_nobody_touched() {
         if turn % 3 == 1 {
             lab.sh("venus", "systemctl kill -s STOP --kill-whom=main keyholder.service");
             for at in ["mars", "ai-core"] {
-                wait(&format!("{at} misses venus"), 9 * SECOND, || {
+                wait(&format!("{at} misses venus"), SOON, || {
                     (lab.node(at, "venus")["state"] != "up").then_some(())
                 });
             }

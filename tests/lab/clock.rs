@@ -6,12 +6,9 @@
 
 use std::io::Write;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
-use crate::harness::{Lab, repo, service, wait};
+use crate::harness::{Lab, SOON, repo, service, wait};
 use crate::orders::{OFTEN, relaunch, relaunched};
-
-const SECOND: Duration = Duration::from_secs(1);
 
 /// The wall clock starts at `WALL` seconds after 1970 with the boot; every other clock is the kernel's.
 const SOURCE: &str = r#"
@@ -60,7 +57,7 @@ fn set(lab: &Lab, node: &str, year: &str, wall: i64) {
         "[Service]\nEnvironment=LD_PRELOAD=/usr/local/lib/clock.so\n",
     );
     lab.sh(node, "systemctl daemon-reload && systemctl restart keyholder.service");
-    wait(&format!("{node} lives in {year}"), 5 * SECOND, || {
+    wait(&format!("{node} lives in {year}"), SOON, || {
         lab.sh(node, "keyholder audit -n 1 --json").contains(&format!("\"{year}-01-01T00:0")).then_some(())
     });
 }
@@ -72,15 +69,15 @@ fn with_one_clock_at_1970_and_the_other_at_2099_everything_works() {
     set(&lab, "mars", "1970", 0);
     set(&lab, "ai-core", "2099", 4_070_908_800);
     for (at, of) in [("ai-core", "mars"), ("mars", "ai-core")] {
-        wait(&format!("{at} follows {of}"), 5 * SECOND, || (lab.node(at, of)["state"] == "up").then_some(()));
+        wait(&format!("{at} follows {of}"), SOON, || (lab.node(at, of)["state"] == "up").then_some(()));
     }
     // A hold from another century ends when its two seconds have passed, not sooner and not later.
-    wait("the hold has ended", 4 * SECOND, || {
+    wait("the hold has ended", SOON, || {
         lab.worker("mars", "mars", "agent")["held_for_ms"].is_null().then_some(())
     });
     let (verdict, took) = relaunch(&lab, "ai-core", "mars/agent");
     relaunched(&verdict);
-    assert!(took < 2 * SECOND, "{took:?}");
+    assert!(took < SOON, "{took:?}");
     // The command line in the other century.
     lab.sh(
         "ai-core",
@@ -88,8 +85,8 @@ fn with_one_clock_at_1970_and_the_other_at_2099_everything_works() {
     );
     let before = lab.property("mars", "agent.service", "InvocationID");
     lab.sh("mars", "systemctl kill -s KILL agent.service");
-    let run = lab.new_run("mars", "agent.service", &before, SECOND);
-    wait("ai-core knows the new run", SECOND, || {
+    let run = lab.new_run("mars", "agent.service", &before, SOON);
+    wait("ai-core knows the new run", SOON, || {
         (lab.worker("ai-core", "mars", "agent")["invocation"] == run.as_str()).then_some(())
     });
     // And back: saved by a supervisor of 2099, read by one of 1970.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::harness::{Lab, service, wait};
+use crate::harness::{Lab, SOON, service, wait};
 use crate::orders::{OFTEN, degraded, holds, relaunch, relaunched};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -16,12 +16,12 @@ fn run(lab: &Lab) -> String {
     lab.property("mars", "agent.service", "InvocationID")
 }
 
-/// An order from the other host, carried out within `limit`; the verdict's `relaunched`.
-fn order(lab: &Lab, limit: Duration) -> serde_json::Value {
+/// An order from the other host, carried out; the verdict's `relaunched`.
+fn order(lab: &Lab) -> serde_json::Value {
     let before = run(lab);
     let (verdict, took) = relaunch(lab, "ai-core", "mars/agent");
     let done = relaunched(&verdict).clone();
-    assert!(took < limit, "{took:?}: {done}");
+    assert!(took < SOON, "{took:?}: {done}");
     assert_eq!(run(lab), done["invocation"].as_str().expect("an invocation"));
     assert_ne!(run(lab), before);
     done
@@ -36,21 +36,21 @@ fn supervisor(lab: &Lab) -> String {
 fn another_supervisor(lab: &Lab) {
     let pid = supervisor(lab);
     lab.sh("mars", "systemctl kill -s KILL keyholder.service");
-    wait("another supervisor serves", 5 * SECOND, || {
+    wait("another supervisor serves", SOON, || {
         let serves = lab.property("mars", "keyholder.service", "SubState") == "running";
         (serves && supervisor(lab) != pid).then_some(())
     });
 }
 
-fn says(lab: &Lab, at: &str, words: &str, within: Duration) {
-    wait(&format!("{at} shows mars degraded: {words}"), within, || {
+fn says(lab: &Lab, at: &str, words: &str) {
+    wait(&format!("{at} shows mars degraded: {words}"), SOON, || {
         degraded(lab, at, "mars").iter().any(|text| text.contains(words)).then_some(())
     });
 }
 
-fn whole(lab: &Lab, within: Duration) {
+fn whole(lab: &Lab) {
     for at in ["mars", "ai-core"] {
-        wait(&format!("{at} shows mars whole"), within, || {
+        wait(&format!("{at} shows mars whole"), SOON, || {
             let node = lab.node(at, "mars");
             (node["state"] == "up" && node["degraded"] == serde_json::json!([])).then_some(())
         });
@@ -72,47 +72,47 @@ fn dbus_daemon_is_killed(lab: &Lab) {
         let before = run(lab);
         lab.sh("mars", "systemctl kill -s KILL --kill-whom=main dbus.service");
         holds("the worker is left alone", SECOND / 2, || run(lab) == before);
-        order(lab, 2 * SECOND);
+        order(lab);
     }
     // Again, and the order comes in the same moment.
     lab.sh("mars", "systemctl kill -s KILL --kill-whom=main dbus.service");
-    order(lab, 2 * SECOND);
-    whole(lab, 5 * SECOND);
+    order(lab);
+    whole(lab);
 }
 
 fn pid_1_is_executed_anew(lab: &Lab) {
     let before = run(lab);
     lab.sh("mars", "systemctl daemon-reexec");
     assert_eq!(run(lab), before);
-    order(lab, 2 * SECOND);
+    order(lab);
     // It is heard as before: a death is known and repaired at once.
     let before = run(lab);
     lab.sh("mars", "systemctl kill -s KILL agent.service");
-    lab.new_run("mars", "agent.service", &before, SECOND);
-    whole(lab, 5 * SECOND);
+    lab.new_run("mars", "agent.service", &before, SOON);
+    whole(lab);
 }
 
 fn pid_1_reloads_again_and_again(lab: &Lab) {
     let mut storm = lab.spawn("mars", "for n in $(seq 20); do systemctl daemon-reload; done");
     let mut orders = 0;
     while storm.try_wait().expect("it can be waited for").is_none() {
-        order(lab, 4 * SECOND);
+        order(lab);
         orders += 1;
     }
     assert!(orders > 1, "the storm was over before the second order");
     let before = run(lab);
     lab.sh("mars", "systemctl kill -s KILL agent.service");
-    lab.new_run("mars", "agent.service", &before, SECOND);
-    whole(lab, 5 * SECOND);
+    lab.new_run("mars", "agent.service", &before, SOON);
+    whole(lab);
 }
 
 fn dbus_daemon_is_gone_for_good(lab: &Lab, pid: &str) {
     let before = run(lab);
     lab.sh("mars", "systemctl mask --runtime --now dbus.socket dbus.service 2>&1");
-    says(lab, "mars", "system bus", 3 * SECOND);
-    says(lab, "ai-core", "system bus", 3 * SECOND);
+    says(lab, "mars", "system bus");
+    says(lab, "ai-core", "system bus");
     assert_eq!(run(lab), before);
-    let done = order(lab, 2 * SECOND);
+    let done = order(lab);
     assert_eq!(done["break_glass"], true, "{done}");
     assert!(done["degraded"][0].as_str().is_some_and(|text| text.contains("system bus")), "{done}");
     let told = lab.sh("ai-core", "keyholder relaunch mars/agent");
@@ -124,18 +124,18 @@ fn dbus_daemon_is_gone_for_good(lab: &Lab, pid: &str) {
     // A death is seen by asking each second, and repaired.
     let before = run(lab);
     lab.sh("mars", "systemctl kill -s KILL agent.service");
-    lab.new_run("mars", "agent.service", &before, 3 * SECOND);
+    lab.new_run("mars", "agent.service", &before, SOON);
     assert_eq!(supervisor(lab), pid);
     // One that starts without a bus does the same.
     another_supervisor(lab);
-    assert_eq!(order(lab, 3 * SECOND)["break_glass"], true);
+    assert_eq!(order(lab)["break_glass"], true);
     let before = run(lab);
     lab.sh("mars", "systemctl kill -s KILL agent.service");
-    lab.new_run("mars", "agent.service", &before, 3 * SECOND);
+    lab.new_run("mars", "agent.service", &before, SOON);
 
     lab.sh("mars", "systemctl unmask --runtime dbus.socket dbus.service && systemctl start dbus.socket");
-    whole(lab, 5 * SECOND);
-    assert_eq!(order(lab, 2 * SECOND)["break_glass"], false);
+    whole(lab);
+    assert_eq!(order(lab)["break_glass"], false);
 }
 
 #[test]
@@ -152,25 +152,25 @@ fn journald_is_stopped(lab: &Lab) {
     let pid = supervisor(lab);
     lab.sh("mars", &format!("systemctl mask --runtime --now {JOURNALD} 2>&1"));
     for _ in 0..3 {
-        order(lab, 2 * SECOND);
+        order(lab);
     }
-    says(lab, "mars", "journald", 8 * SECOND);
-    says(lab, "ai-core", "journald", 8 * SECOND);
-    let done = order(lab, 2 * SECOND);
+    says(lab, "mars", "journald");
+    says(lab, "ai-core", "journald");
+    let done = order(lab);
     assert!(done["degraded"].to_string().contains("journald"), "{done}");
     let doctor = lab.try_sh("mars", "keyholder doctor");
     let doctor = String::from_utf8_lossy(&doctor.stdout).into_owned();
     assert!(doctor.contains("journald"), "{doctor}");
     let before = run(lab);
     lab.sh("mars", "systemctl kill -s KILL agent.service");
-    lab.new_run("mars", "agent.service", &before, SECOND);
+    lab.new_run("mars", "agent.service", &before, SOON);
     assert_eq!(supervisor(lab), pid);
 
     lab.sh("mars", &format!("systemctl unmask --runtime {JOURNALD} && systemctl start {JOURNALD}"));
-    whole(lab, 10 * SECOND);
+    whole(lab);
     // What happened meanwhile is told, late but complete.
     let after = run(lab);
-    wait("the evidence has followed", 10 * SECOND, || {
+    wait("the evidence has followed", SOON, || {
         lab.evidence("mars", "acted").iter().any(|line| line.contains(&after[..8])).then_some(())
     });
     assert!(lab.evidence("mars", "degraded").iter().any(|line| line.contains("journald is back")));
@@ -183,14 +183,14 @@ fn journald_hangs(lab: &Lab) {
     let mut orders = 0;
     wait("the hang is noticed", 20 * SECOND, || {
         orders += 1;
-        order(lab, 2 * SECOND)["degraded"].to_string().contains("journald").then_some(())
+        order(lab)["degraded"].to_string().contains("journald").then_some(())
     });
     assert!(orders > 5, "{orders} orders in 5 s");
     assert_eq!(supervisor(lab), pid);
     another_supervisor(lab);
-    order(lab, 3 * SECOND);
+    order(lab);
     lab.sh("mars", "systemctl kill -s CONT systemd-journald.service");
-    whole(lab, 10 * SECOND);
+    whole(lab);
 }
 
 fn the_disk_is_full(lab: &Lab) {
@@ -201,30 +201,30 @@ fn the_disk_is_full(lab: &Lab) {
          mount -t tmpfs -o size=4m,mode=700 state /var/lib/keyholder && cp -a /root/state/. /var/lib/keyholder/ &&
          systemctl start keyholder.service",
     );
-    whole(lab, 5 * SECOND);
+    whole(lab);
     let pid = supervisor(lab);
     let fill = "cat /dev/zero >/var/lib/keyholder/filler; [ -s /var/lib/keyholder/filler ]";
     lab.try_sh("mars", fill);
     // What is free inside the database's own pages is used up first.
     wait("it says that the disk is full", 20 * SECOND, || {
-        let done = order(lab, 2 * SECOND);
+        let done = order(lab);
         done["degraded"].to_string().contains("state.db is full").then_some(())
     });
-    says(lab, "mars", "state.db is full", SECOND);
-    says(lab, "ai-core", "state.db is full", 5 * SECOND);
+    says(lab, "mars", "state.db is full");
+    says(lab, "ai-core", "state.db is full");
     let before = run(lab);
     lab.sh("mars", "systemctl kill -s KILL agent.service");
-    lab.new_run("mars", "agent.service", &before, SECOND);
+    lab.new_run("mars", "agent.service", &before, SOON);
     assert_eq!(supervisor(lab), pid);
     // And one that starts with a full disk.
     another_supervisor(lab);
-    order(lab, 3 * SECOND);
+    order(lab);
 
     lab.sh("mars", "rm /var/lib/keyholder/filler");
-    whole(lab, 10 * SECOND);
-    let done = order(lab, 2 * SECOND);
+    whole(lab);
+    let done = order(lab);
     let short = &done["invocation"].as_str().expect("an invocation")[..8];
-    wait("the audit is written again", 5 * SECOND, || {
+    wait("the audit is written again", SOON, || {
         lab.sh("mars", "keyholder audit -n 10").contains(short).then_some(())
     });
 }

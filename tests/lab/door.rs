@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{Lab, service, wait};
+use crate::harness::{Lab, SOON, service, wait};
 use crate::orders::{OFTEN, relaunch, relaunched};
 use crate::speak::{self, Place, Speech, framed, knock};
 
@@ -48,7 +48,7 @@ impl House {
     /// There is exactly one more refusal in the journal, and it says this.
     fn one_line(&mut self, words: &str) {
         let lab = &self.lab;
-        let lines = wait(&format!("a refusal is on record: {words}"), 3 * SECOND, || {
+        let lines = wait(&format!("a refusal is on record: {words}"), SOON, || {
             let lines = lab.evidence("mars", "refused");
             (lines.len() > self.refused).then_some(lines)
         });
@@ -138,7 +138,7 @@ impl House {
             std::thread::sleep(SECOND);
         }
         peer.end();
-        assert!(begun.elapsed() < 6 * SECOND, "a frame took {:?}", begun.elapsed());
+        assert!(begun.elapsed() < SOON, "a frame took {:?}", begun.elapsed());
         self.one_line("5 s");
     }
 
@@ -164,7 +164,7 @@ impl House {
 
             let pid = self.supervisor();
             self.lab.sh("mars", "systemctl kill -s KILL keyholder.service");
-            wait("another supervisor", 5 * SECOND, || {
+            wait("another supervisor", SOON, || {
                 let now = self.supervisor();
                 (now != pid
                     && now != "0"
@@ -196,22 +196,22 @@ impl House {
                 place.within(|| (0..1000).map(|_| knock("mars").expect("it is taken")).collect::<Vec<_>>());
             let (verdict, took) = relaunch(&self.lab, "ai-core", "mars/agent");
             relaunched(&verdict);
-            assert!(took < 2 * SECOND, "{took:?} while they came");
+            assert!(took < SOON, "{took:?} while they came");
             let crowd = crowd.join().expect("a thousand connections");
             let (verdict, took) = relaunch(&self.lab, "ai-core", "mars/agent");
             relaunched(&verdict);
-            assert!(took < 2 * SECOND, "{took:?} while they were there");
+            assert!(took < SOON, "{took:?} while they were there");
             let now = descriptors();
             assert!(now <= before + 40, "{now} descriptors, {before} before");
             for mut socket in crowd {
-                socket.set_read_timeout(Some(8 * SECOND)).expect("a deadline");
+                socket.set_read_timeout(Some(SOON)).expect("a deadline");
                 // An end or a reset, but no byte.
                 assert_eq!(socket.read(&mut [0; 1]).unwrap_or(0), 0);
             }
-            assert!(begun.elapsed() < 8 * SECOND, "the last was closed after {:?}", begun.elapsed());
+            assert!(begun.elapsed() < SOON, "the last was closed after {:?}", begun.elapsed());
             let lines = self.lab.evidence("mars", "refused").len();
             assert!(lines > self.refused && lines < self.refused + 40, "{} lines", lines - self.refused);
-            wait("the flood is over", 5 * SECOND, || {
+            wait("the flood is over", SOON, || {
                 let lines = self.lab.evidence("mars", "refused").len();
                 (std::mem::replace(&mut self.refused, lines) == lines && descriptors() <= before + 4)
                     .then_some(())

@@ -1,12 +1,10 @@
 //! Rehearsals with lanes, and with a worker that another unit feeds: stuck, cut off and dead on purpose, each found by its own
 //! detector and mended by its own remedy from next door, and a task that goes through the lane afterwards.
 
-use std::time::Duration;
-
 use serde_json::Value;
 
 use crate::drills::{drill, drilled, refused};
-use crate::harness::{Lab, wait};
+use crate::harness::{Lab, SOON, wait};
 use crate::lanehouse::house;
 use crate::scene::SECOND;
 
@@ -123,7 +121,7 @@ fn dead_waits_for_the_write(lab: &Lab) {
     }
     let before = lab.run_of(UNIT);
     let order = lab.spawn("ai-core", "keyholder drill mars/write --class dead --wait 2m --json");
-    wait("it was refused once more", 10 * SECOND, || {
+    wait("it was refused once more", SOON, || {
         (lab.records("mars", "refused", "mars/write", "").len() >= 4).then_some(())
     });
     assert_eq!(lab.run_of(UNIT), before);
@@ -144,7 +142,7 @@ fn a_halted_lane_that_nobody_helps_goes_on(lab: &Lab) {
     assert_eq!(lab.run_of(UNIT), before, "it goes on where it was: {verdict}");
     let id = lab.sh("ai-core", "keyholder run mars lab.read --no-wait").trim().to_owned();
     assert_eq!(lab.result("tasks:maintenance:mars", &id)["status"], "ok");
-    wait("it is well again", Duration::from_secs(10), || {
+    wait("it is well again", SOON, || {
         (lab.worker("mars", "mars", "write")["class"] == "healthy").then_some(())
     });
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::harness::{Lab, service, wait};
+use crate::harness::{Lab, SOON, service, wait};
 use crate::scene::{SECOND, all_along, house};
 
 /// One rehearsal, as its reply in JSON.
@@ -72,9 +72,7 @@ fn with_several_watchers_one_repair_is_enough_and_a_third_node_that_is_down_forb
     // Seen from mars only: ai-core does not watch venus, and mars does not pass such an order on.
     let before = lab.property("ai-core", "keyholder.service", "InvocationID");
     lab.lab(&["unplug", "venus"]);
-    wait("mars misses venus", 10 * SECOND, || {
-        (lab.node("mars", "venus")["state"] == "unreachable").then_some(())
-    });
+    wait("mars misses venus", SOON, || (lab.node("mars", "venus")["state"] == "unreachable").then_some(()));
     let (code, verdict) = drill(&lab, "mars", "ai-core --class supervisor-dead");
     assert_eq!((code, refused(&verdict)), (5, "not_now"));
     let (code, verdict) = drill(&lab, "ai-core", "mars/agent --class dead");
@@ -103,7 +101,7 @@ fn a_supervisor_is_killed_and_the_knock_brings_it_back(lab: &Lab) {
         journal.contains("code=killed, status=9/KILL") && !journal.contains("Scheduled restart"),
         "{journal}"
     );
-    let shown = wait("ai-core remembers", 3 * SECOND, || {
+    let shown = wait("ai-core remembers", SOON, || {
         lab.node("ai-core", "ai-core")["rehearsed"].as_array()?.first().cloned()
     });
     assert!(
@@ -162,15 +160,15 @@ fn a_watcher_that_vanishes_leaves_no_supervisor_dead(lab: &Lab) {
     let before = supervisor(lab);
     lab.lab(&["loss", "mars", "out"]);
     let order = lab.spawn("ai-core", "keyholder drill mars --class supervisor-dead --lease 4s");
-    wait("it is dead", 5 * SECOND, || {
+    wait("it is dead", SOON, || {
         let state = lab.property("mars", "keyholder.service", "ActiveState");
         (state == "failed" || state == "inactive").then_some(())
     });
-    lab.new_run("mars", "keyholder.service", &before, 10 * SECOND);
+    lab.new_run("mars", "keyholder.service", &before, SOON);
     lab.lab(&["heal", "mars"]);
     let output = order.wait_with_output().expect("it ends");
     assert!(!output.status.success(), "{output:?}");
-    wait("all is as it was", 10 * SECOND, || (lab.node("ai-core", "mars")["state"] == "up").then_some(()));
+    wait("all is as it was", SOON, || (lab.node("ai-core", "mars")["state"] == "up").then_some(()));
 }
 
 fn found_and_repaired(lab: &Lab) {
@@ -196,7 +194,7 @@ fn found_and_repaired(lab: &Lab) {
         assert!(code == 0 && drilled(&verdict)["passed"] == true, "{verdict}");
     }
     for at in ["mars", "ai-core"] {
-        let shown = wait(&format!("{at} shows it"), 3 * SECOND, || {
+        let shown = wait(&format!("{at} shows it"), SOON, || {
             let worker = lab.worker(at, "mars", "agent");
             let last = worker["rehearsed"].as_array()?.first()?.clone();
             (worker["drill"].is_null()).then_some(last)
@@ -205,14 +203,14 @@ fn found_and_repaired(lab: &Lab) {
     }
     let before = lab.worker("mars", "mars", "agent")["rehearsed"][0].clone();
     lab.sh("mars", "systemctl restart keyholder");
-    let after = wait("it is remembered", 10 * SECOND, || {
+    let after = wait("it is remembered", SOON, || {
         lab.worker("mars", "mars", "agent")["rehearsed"].as_array()?.first().cloned()
     });
     assert!(after["ago_ms"].as_u64() >= before["ago_ms"].as_u64(), "{before} {after}");
 }
 
 fn what_must_not_be_broken_is_not(lab: &Lab) {
-    wait("they see each other", 10 * SECOND, || {
+    wait("they see each other", SOON, || {
         (lab.node("mars", "ai-core")["state"] == "up" && lab.node("ai-core", "mars")["state"] == "up")
             .then_some(())
     });
@@ -232,21 +230,17 @@ fn what_must_not_be_broken_is_not(lab: &Lab) {
     lab.sh("mars", "keyholder release mars/agent");
     // Something else is down.
     lab.sh("mars", "systemctl kill -s KILL nobody");
-    wait("nobody is dead", 3 * SECOND, || {
-        (lab.worker("mars", "mars", "nobody")["class"] == "dead").then_some(())
-    });
+    wait("nobody is dead", SOON, || (lab.worker("mars", "mars", "nobody")["class"] == "dead").then_some(()));
     assert_eq!(refused(&drill(lab, "mars", "mars/agent --class dead").1), "not_now");
     lab.sh("mars", "systemctl start nobody");
-    wait("nobody is up", 3 * SECOND, || {
-        (lab.worker("mars", "mars", "nobody")["class"] == "healthy").then_some(())
-    });
+    wait("nobody is up", SOON, || (lab.worker("mars", "mars", "nobody")["class"] == "healthy").then_some(()));
     // Whoever would repair it is not there.
     lab.sh("ai-core", "systemctl stop keyholder.socket keyholder.service");
-    wait("ai-core is missed", 5 * SECOND, || (lab.node("mars", "ai-core")["state"] != "up").then_some(()));
+    wait("ai-core is missed", SOON, || (lab.node("mars", "ai-core")["state"] != "up").then_some(()));
     assert_eq!(refused(&drill(lab, "mars", "mars/agent --class dead").1), "not_now");
     assert_eq!(runs()[..2], before[..2]);
     lab.sh("ai-core", "systemctl start keyholder.socket keyholder.service");
-    wait("they see each other", 10 * SECOND, || {
+    wait("they see each other", SOON, || {
         (lab.node("mars", "ai-core")["state"] == "up" && lab.node("ai-core", "mars")["state"] == "up")
             .then_some(())
     });
@@ -265,13 +259,13 @@ fn nobody_comes_and_the_node_restores_it(lab: &Lab) {
     assert_eq!(lab.property("mars", "agent.service", "ActiveState"), "active");
     let act = lab.records("mars", "acting", "mars/agent", "").pop().expect("an act");
     assert!(act.text.contains("its rehearsal is over"), "{act:?}");
-    wait("somebody hears of it", 3 * SECOND, || {
+    wait("somebody hears of it", SOON, || {
         lab.evidence("mars", "alert")
             .iter()
             .any(|line| line.contains("rehearsal of dead FAILED"))
             .then_some(())
     });
-    wait("they see each other", 10 * SECOND, || {
+    wait("they see each other", SOON, || {
         (lab.node("mars", "ai-core")["state"] == "up" && lab.node("ai-core", "mars")["state"] == "up")
             .then_some(())
     });
@@ -281,15 +275,15 @@ fn a_supervisor_that_dies_in_the_middle_leaves_nothing_broken(lab: &Lab) {
     let before = lab.run_of("agent.service");
     lab.sh("ai-core", "systemctl kill -s STOP keyholder");
     let order = lab.spawn("mars", "keyholder drill mars/agent --class dead --lease 5m");
-    wait("it is broken", 5 * SECOND, || {
+    wait("it is broken", SOON, || {
         (lab.property("mars", "agent.service", "ActiveState") == "inactive").then_some(())
     });
     lab.sh("mars", "systemctl kill -s KILL keyholder");
-    let run = lab.new_run("mars", "agent.service", &before, 10 * SECOND);
+    let run = lab.new_run("mars", "agent.service", &before, SOON);
     lab.sh("ai-core", "systemctl kill -s CONT keyholder");
     let output = order.wait_with_output().expect("it ends");
     assert!(!output.status.success(), "its supervisor is gone: {output:?}");
-    let shown = wait("it is known to have failed", 5 * SECOND, || {
+    let shown = wait("it is known to have failed", SOON, || {
         let worker = lab.worker("mars", "mars", "agent");
         let last = worker["rehearsed"].as_array()?.first()?.clone();
         (worker["drill"].is_null() && last["passed"] == false).then_some(last)

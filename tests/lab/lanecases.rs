@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use keyholder::queue::{Keys, QueueName};
 use serde_json::Value;
 
-use crate::harness::{Lab, address, wait};
-use crate::lanehouse::{SOON, house};
+use crate::harness::{Lab, SOON, address, wait};
+use crate::lanehouse::house;
 use crate::scene::all_along;
 use crate::speak::Place;
 

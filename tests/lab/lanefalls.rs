@@ -2,8 +2,7 @@
 //! nothing of it. What is found, what is done, by whom, and that nobody else is touched.
 
 use crate::falls::{NODES, Part, open_redis, triangle};
-use crate::harness::{Lab, repo, wait};
-use crate::lanehouse::SOON;
+use crate::harness::{Lab, SOON, repo, wait};
 use crate::scene::{SECOND, all_along};
 
 const WRITE: &str = "keyholder-lane-write.service";
@@ -154,7 +153,7 @@ fn without_redis_there_is_one_cause_and_nobody_acts(lab: &Lab) {
     ran(lab, &id);
     lab.all_well();
     for node in NODES {
-        wait(&format!("{node} is whole"), 5 * SECOND, || {
+        wait(&format!("{node} is whole"), SOON, || {
             (lab.node(node, node)["degraded"] == serde_json::json!([])).then_some(())
         });
     }

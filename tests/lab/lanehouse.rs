@@ -1,13 +1,9 @@
 //! Two nodes with lanes, as the README has them installed: Redis and whoever gives tasks on `ai-core`, the shipped catalogs, and
 //! on `mars` a write that runs for as long as a scenario wants.
 
-use std::time::Duration;
-
 use serde_json::Value;
 
-use crate::harness::{Lab, repo, wait};
-
-pub(crate) const SOON: Duration = Duration::from_secs(15);
+use crate::harness::{Lab, SOON, repo, wait};
 
 /// What `mars` can besides what is shipped. A write that ends when somebody opens the gate costs no processor meanwhile.
 const MORE: &str = r#"

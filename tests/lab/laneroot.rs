@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::harness::{Lab, wait};
-use crate::lanehouse::{SOON, house};
+use crate::harness::{Lab, SOON, wait};
+use crate::lanehouse::house;
 use crate::scene::all_along;
 
 const UNIT: &str = "keyholder-lane-write.service";

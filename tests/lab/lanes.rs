@@ -1,12 +1,9 @@
 //! The two lanes on a real node: their rights, their word to systemd, their records, and what PID 1 runs for them.
 
-use std::time::Duration;
-
 use serde_json::Value;
 
-use crate::harness::{Lab, wait};
+use crate::harness::{Lab, SOON, wait};
 
-const SOON: Duration = Duration::from_secs(15);
 const WRITE: &str = "tasks:maintenance:mars";
 const READ: &str = "tasks:maintenance:mars:read";
 

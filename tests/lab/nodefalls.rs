@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use crate::falls::{NODES, Part, triangle};
-use crate::harness::{Lab, service, wait};
+use crate::harness::{Lab, SOON, service, wait};
 use crate::scene::{SECOND, all_along};
 
 /// Says who runs it; it switches nothing.
@@ -76,7 +76,7 @@ fn the_supervisor_is_killed_and_stopped(lab: &Lab) {
         let before = lab.property("mars", "keyholder.service", "InvocationID");
         lab.sh("mars", how);
         // Nobody on mars starts a stopped one: it is the watchers' knock.
-        lab.new_run("mars", "keyholder.service", &before, 10 * SECOND);
+        lab.new_run("mars", "keyholder.service", &before, SOON);
         seen_up_by_all(lab);
     }
 }
@@ -103,7 +103,7 @@ fn the_way_between_two_is_cut(lab: &Lab) {
     let cut = Instant::now();
     for (at, node) in [("ai-core", "mars"), ("mars", "ai-core")] {
         lab.until_state(at, node, "unreachable");
-        wait(&format!("{at} says that venus sees {node} up"), 5 * SECOND, || {
+        wait(&format!("{at} says that venus sees {node} up"), SOON, || {
             let why = lab.node(at, node)["why"].clone();
             why.as_str().is_some_and(|why| why.contains("venus sees it up")).then_some(())
         });

@@ -1,12 +1,8 @@
 //! Tasks from giving to proof, on real nodes: which lane ran what, shown by what journald itself says.
 
-use std::time::Duration;
-
 use serde_json::Value;
 
-use crate::harness::{Lab, wait};
-
-const SOON: Duration = Duration::from_secs(15);
+use crate::harness::{Lab, SOON, wait};
 
 const MARS: &str = r#"version: 1
 node: mars

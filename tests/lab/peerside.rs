@@ -7,7 +7,7 @@ use std::time::Duration;
 use keyholder::vocabulary::ReqId;
 use serde_json::{Value, json};
 
-use crate::harness::{Lab, service, wait};
+use crate::harness::{Lab, SOON, service, wait};
 use crate::scene::{SECOND, Stream, all_along, house};
 
 const WATCHERS: [&str; 2] = ["ai-core", "venus"];
@@ -47,7 +47,7 @@ fn watchers_repair_what_the_node_leaves_to_them(lab: &Lab, stream: &Stream) {
     let ordered = |watcher| lab.records(watcher, "acting", "mars/outside", "").len();
     let (relaunched, orders) = (lab.relaunches("mars", "outside"), WATCHERS.map(ordered));
     lab.sh("mars", "systemctl kill -s KILL outside");
-    let run = lab.new_run("mars", "outside.service", &before, 2 * SECOND);
+    let run = lab.new_run("mars", "outside.service", &before, SOON);
     let gap = lab.times("mars", "outside.service").gap();
     println!("outside: back after {gap:?}");
     assert!((SECOND / 10..SECOND).contains(&gap), "after the grace, and not much later: {gap:?}");
@@ -64,7 +64,7 @@ fn watchers_repair_what_the_node_leaves_to_them(lab: &Lab, stream: &Stream) {
 fn nobody_acts_unless_a_person_says_so(lab: &Lab) {
     let before = lab.run_of("nobody.service");
     lab.sh("mars", "systemctl kill -s KILL nobody");
-    wait("the peer sees nobody dead", SECOND, || {
+    wait("the peer sees nobody dead", SOON, || {
         (lab.worker("ai-core", "mars", "nobody")["class"] == "dead").then_some(())
     });
     all_along("nobody is left down", 2 * SECOND, || {

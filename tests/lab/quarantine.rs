@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::harness::{Lab, service, wait};
+use crate::harness::{Lab, SOON, service, wait};
 use crate::scene::{SECOND, Stream, all_along, house};
 
 const WORKERS: &str = "
@@ -81,7 +81,7 @@ fn a_flapping_worker_is_retried_slowly_until_it_stays_up(lab: &Lab, stream: &Str
     lab.verified("flapper");
     let run = lab.run_of("flapper.service");
     stream.saw_it_die_and_come_back("flapper", &run);
-    wait("the quarantine has ended by itself", SECOND, || {
+    wait("the quarantine has ended by itself", SOON, || {
         (lab.worker("ai-core", "mars", "flapper")["quarantined"] == false).then_some(())
     });
     assert_eq!(alerts(lab, "flapper"), 1);
@@ -90,7 +90,7 @@ fn a_flapping_worker_is_retried_slowly_until_it_stays_up(lab: &Lab, stream: &Str
 fn the_budget_survives_a_restart_and_release_ends_a_quarantine(lab: &Lab) {
     for used in 1..=2 {
         lab.sh("mars", "systemctl kill -s KILL fragile");
-        wait("fragile is back", 5 * SECOND, || (lab.relaunches("mars", "fragile") == used).then_some(()));
+        wait("fragile is back", SOON, || (lab.relaunches("mars", "fragile") == used).then_some(()));
         lab.verified("fragile");
         lab.sh("mars", "systemctl restart keyholder.service");
     }
@@ -107,7 +107,7 @@ fn the_budget_survives_a_restart_and_release_ends_a_quarantine(lab: &Lab) {
 
     let (code, said) = lab.tell("ai-core", "keyholder release mars/fragile");
     assert!(code == 0 && said.contains("its quarantine has ended"), "{code}: {said}");
-    wait("fragile is relaunched at once", SECOND, || {
+    wait("fragile is relaunched at once", SOON, || {
         (lab.property("mars", "fragile.service", "ActiveState") == "active").then_some(())
     });
     lab.verified("fragile");

@@ -1,6 +1,6 @@
 //! What a supervisor has recorded is what a replay decides; and one that was away decides nothing by what it knew before.
 
-use crate::harness::{Lab, service, wait};
+use crate::harness::{Lab, SOON, service, wait};
 use crate::scene::{SECOND, all_along, house};
 
 const WORKERS: &str = "
@@ -69,7 +69,7 @@ fn replay(lab: &Lab, at: &str, worker: &str) -> String {
 /// started the worker again by the time it runs on: what was due then is not done now.
 fn was_away(lab: &Lab) {
     lab.sh("mars", "systemctl stop patient");
-    wait("the stop was seen", SECOND, || {
+    wait("the stop was seen", SOON, || {
         (lab.worker("mars", "mars", "patient")["class"] == "dead").then_some(())
     });
     let supervisor = lab.property("mars", "keyholder.service", "MainPID");
@@ -77,7 +77,7 @@ fn was_away(lab: &Lab) {
     let run = lab.run_of("patient.service");
     all_along("its run goes on while nobody watches", 5 * SECOND, || lab.run_of("patient.service") == run);
     lab.sh("mars", "systemctl kill -s CONT keyholder");
-    wait("the supervisor says that it was away", 5 * SECOND, || {
+    wait("the supervisor says that it was away", SOON, || {
         let said = lab.sh("mars", "journalctl -u keyholder -o cat --no-pager; keyholder audit -n 20");
         said.contains("this supervisor was away").then_some(())
     });

@@ -5,10 +5,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::harness::{Lab, wait};
+use crate::harness::{Lab, SOON, wait};
 use crate::scene::SECOND;
 
-const SOON: Duration = Duration::from_secs(20);
 const LANE: &str = "keyholder-lane-write";
 const QUEUE: &str = "tasks:maintenance:mars";
 const LOG: &str = "/var/lib/keyholder-lane/write/log";

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::harness::{Lab, VERBS, service, wait};
+use crate::harness::{Lab, SOON, VERBS, service, wait};
 use crate::orders::{OFTEN, degraded, holds, relaunch, relaunched};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -57,10 +57,10 @@ fn a_broken_file(lab: &Lab, fleet: &str) {
     lab.write("mars", FILE, &fleet.replace("watched_by", "watched_bye"));
     let output = lab.try_sh("mars", "systemctl reload keyholder.service");
     assert!(!output.status.success(), "the reload of a broken file succeeded");
-    wait("mars says so", SECOND, || {
+    wait("mars says so", SOON, || {
         degraded(lab, "mars", "mars").iter().any(|text| text.contains("old configuration")).then_some(())
     });
-    wait("ai-core hears of it", SECOND, || {
+    wait("ai-core hears of it", SOON, || {
         degraded(lab, "ai-core", "mars").iter().any(|text| text.contains("old configuration")).then_some(())
     });
     let told = lab.evidence("mars", "degraded");
@@ -71,17 +71,17 @@ fn a_broken_file(lab: &Lab, fleet: &str) {
     // All that the old file says is still in force.
     assert_eq!(lab.worker("ai-core", "mars", "agent")["class"], "healthy");
     reload(lab, "mars", fleet);
-    wait("all is well again", SECOND, || degraded(lab, "ai-core", "mars").is_empty().then_some(()));
+    wait("all is well again", SOON, || degraded(lab, "ai-core", "mars").is_empty().then_some(()));
 }
 
 fn a_worker_more_and_less(lab: &Lab, fleet: &str) {
     let more = fleet.replace("      agent:", "      second: { unit: second.service }\n      agent:");
     assert_ne!(more, fleet);
     reload(lab, "mars", &more);
-    wait("the new worker is looked at", SECOND, || {
+    wait("the new worker is looked at", SOON, || {
         (lab.worker("mars", "mars", "second")["class"] == "healthy").then_some(())
     });
-    wait("ai-core sees it as well", SECOND, || {
+    wait("ai-core sees it as well", SOON, || {
         (lab.worker("ai-core", "mars", "second")["class"] == "healthy").then_some(())
     });
     let doctor = lab.try_sh("ai-core", "keyholder doctor");
@@ -89,10 +89,10 @@ fn a_worker_more_and_less(lab: &Lab, fleet: &str) {
     assert!(doctor.contains("mars has another fleet file"), "the drift is not shown: {doctor}");
     let before = lab.property("mars", "second.service", "InvocationID");
     lab.sh("mars", "systemctl kill -s KILL second.service");
-    lab.new_run("mars", "second.service", &before, SECOND);
+    lab.new_run("mars", "second.service", &before, SOON);
 
     reload(lab, "mars", fleet);
-    wait("it is forgotten", SECOND, || lab.worker("ai-core", "mars", "second").is_null().then_some(()));
+    wait("it is forgotten", SOON, || lab.worker("ai-core", "mars", "second").is_null().then_some(()));
     lab.sh("mars", "systemctl kill -s KILL second.service");
     holds("it is nobody's business", SECOND, || {
         lab.property("mars", "second.service", "ActiveState") != "active"
@@ -106,11 +106,11 @@ fn grants(lab: &Lab, fleet: &str) {
     assert_eq!(lab.try_sh("ai-core", "keyholder relaunch mars/agent").status.code(), Some(5));
     assert_eq!(lab.worker("ai-core", "mars", "agent")["class"], "healthy");
     reload(lab, "mars", &fleet.replace(&format!("verbs: {VERBS}"), "verbs: [relaunch]"));
-    wait("ai-core sees nothing any more", SECOND, || {
+    wait("ai-core sees nothing any more", SOON, || {
         lab.worker("ai-core", "mars", "agent").is_null().then_some(())
     });
     reload(lab, "mars", fleet);
-    wait("ai-core sees the worker again", SECOND, || {
+    wait("ai-core sees the worker again", SOON, || {
         (lab.worker("ai-core", "mars", "agent")["class"] == "healthy").then_some(())
     });
 }
@@ -125,8 +125,8 @@ fn a_peer_that_is_shut_out(lab: &Lab, fleet: &str) {
     assert_ne!(without, fleet);
     assert_eq!(connections(), 1);
     reload(lab, "mars", &without);
-    wait("its connection is cut", SECOND, || (connections() == 0).then_some(()));
-    wait("ai-core says that it is no longer accepted", 2 * SECOND, || {
+    wait("its connection is cut", SOON, || (connections() == 0).then_some(()));
+    wait("ai-core says that it is no longer accepted", SOON, || {
         let mars = lab.node("ai-core", "mars");
         (mars["state"] == "unknown").then_some(())
     });
@@ -135,13 +135,11 @@ fn a_peer_that_is_shut_out(lab: &Lab, fleet: &str) {
     let before = lab.property("mars", "agent.service", "InvocationID");
     let (verdict, took) = relaunch(lab, "ai-core", "mars/agent");
     assert_eq!(verdict["refused"]["code"], "unreachable", "{verdict}");
-    assert!(took < 7 * SECOND, "{took:?} to say so");
+    assert!(took < SOON, "{took:?} to say so");
     assert_eq!(lab.property("mars", "agent.service", "InvocationID"), before);
 
     reload(lab, "mars", fleet);
-    wait("ai-core is let in again", 3 * SECOND, || {
-        (lab.node("ai-core", "mars")["state"] == "up").then_some(())
-    });
+    wait("ai-core is let in again", SOON, || (lab.node("ai-core", "mars")["state"] == "up").then_some(()));
     relaunched(&relaunch(lab, "ai-core", "mars/agent").0);
 }
 
@@ -168,7 +166,7 @@ fn a_new_key(lab: &Lab, fleet: &str) {
         reload(lab, node, &last);
     }
     for (at, of) in [("ai-core", "mars"), ("mars", "ai-core")] {
-        wait(&format!("{at} follows {of}"), 3 * SECOND, || (lab.node(at, of)["state"] == "up").then_some(()));
+        wait(&format!("{at} follows {of}"), SOON, || (lab.node(at, of)["state"] == "up").then_some(()));
     }
     let before = running(lab, "agent.service");
     let order = format!("keyholder relaunch mars/agent --expect {} --json", "0".repeat(32));
@@ -188,7 +186,7 @@ fn an_upgrade(lab: &Lab) {
     lab.sh("mars", "/root/src/install.sh --binary /root/keyholder.new");
     assert_ne!(running(lab, "keyholder.service"), before);
     lab.sh("mars", "cmp /root/keyholder.new /proc/$(systemctl show -P MainPID keyholder.service)/exe");
-    wait("ai-core follows the new one", 3 * SECOND, || {
+    wait("ai-core follows the new one", SOON, || {
         (lab.node("ai-core", "mars")["state"] == "up").then_some(())
     });
     // One that does not run is not kept.
@@ -207,7 +205,7 @@ fn an_upgrade(lab: &Lab) {
 fn a_removal(lab: &Lab) {
     lab.sh("mars", "/root/src/install.sh --uninstall");
     assert!(!lab.try_sh("mars", "systemctl cat keyholder.socket || command -v keyholder").status.success());
-    wait("ai-core says that nobody listens there", 3 * SECOND, || {
+    wait("ai-core says that nobody listens there", SOON, || {
         (lab.node("ai-core", "mars")["state"] == "supervisor_dead").then_some(())
     });
 }

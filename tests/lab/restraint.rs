@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::harness::{Lab, service, wait};
+use crate::harness::{Lab, SOON, service, wait};
 use crate::scene::{SECOND, Stream, all_along, house, monotonic_us};
 
 /// How much later than due a repair may come on a busy machine.
@@ -71,7 +71,7 @@ fn what_is_stopped_held_busy_or_not_startable_is_left_alone_for_as_long_as_it_sh
 
     let survives = Held::place(&lab, "mars", "survives", 5, "systemctl kill -s KILL survives");
     lab.sh("mars", "systemctl restart keyholder.service");
-    wait("mars answers again", 5 * SECOND, || {
+    wait("mars answers again", SOON, || {
         (lab.worker("mars", "mars", "survives")["class"] == "held").then_some(())
     });
 
@@ -102,7 +102,7 @@ fn what_is_stopped_held_busy_or_not_startable_is_left_alone_for_as_long_as_it_sh
     assert_eq!((lab.relaunches("mars", "byhand"), lab.run_of("byhand.service")), (0, by_hand));
 
     lab.sh("mars", "systemctl restart --no-block slow operated; for i in 1 2 3 4 5 6 7 8 9 10; do systemctl daemon-reload; done");
-    wait("slow is up again", 10 * SECOND, || {
+    wait("slow is up again", SOON, || {
         (lab.property("mars", "slow.service", "ActiveState") == "active").then_some(())
     });
     nothing_busy_was_touched(&lab, &stream);
@@ -123,7 +123,7 @@ fn what_is_stopped_held_busy_or_not_startable_is_left_alone_for_as_long_as_it_sh
 
 /// A state that says what is in the way, here and on the peer, and an order that is refused with the same words.
 fn cannot_be_started(lab: &Lab, worker: &str, word: &str) {
-    wait(&format!("the peer sees {worker} dead and not startable"), 5 * SECOND, || {
+    wait(&format!("the peer sees {worker} dead and not startable"), SOON, || {
         let seen = lab.worker("ai-core", "mars", worker);
         (seen["class"] == "dead"
             && seen["startable"] == false
@@ -158,7 +158,7 @@ impl Held {
         let held = Self { worker, begun: (begun, monotonic_us()), length: Duration::from_secs(secs) };
         lab.sh("mars", down);
         for node in ["mars", "ai-core"] {
-            wait(&format!("{node} sees that {worker} is held"), SECOND, || {
+            wait(&format!("{node} sees that {worker} is held"), SOON, || {
                 let seen = lab.worker(node, "mars", worker);
                 (seen["class"] == "held" && seen["held_for_ms"].as_u64().is_some_and(|ms| ms > 0))
                     .then_some(())
@@ -196,7 +196,7 @@ impl Held {
 }
 
 fn announced(lab: &Lab) {
-    let seen = wait("the peer sees the stop and when it ends", SECOND, || {
+    let seen = wait("the peer sees the stop and when it ends", SOON, || {
         let seen = lab.worker("ai-core", "mars", "stopped");
         (seen["class"] == "dead" && !seen["due_in_ms"].is_null()).then_some(seen)
     });
@@ -222,15 +222,15 @@ fn back_when_due_not_before(lab: &Lab, stream: &Stream) {
 
 /// In the middle of it: reloading, starting, and waiting for systemd's own restart.
 fn is_busy(lab: &Lab) {
-    wait("reloads is reloading and counts as healthy", SECOND, || {
+    wait("reloads is reloading and counts as healthy", SOON, || {
         let state = lab.property("mars", "reloads.service", "ActiveState");
         (state == "reloading" && lab.worker("mars", "mars", "reloads")["class"] == "healthy").then_some(())
     });
-    wait("auto waits for systemd", SECOND, || {
+    wait("auto waits for systemd", SOON, || {
         let seen = lab.worker("ai-core", "mars", "auto");
         (seen["class"] == "starting" && seen["why"] == "systemd restarts it itself").then_some(())
     });
-    wait("slow is starting", 2 * SECOND, || {
+    wait("slow is starting", SOON, || {
         let seen = lab.worker("ai-core", "mars", "slow");
         (seen["class"] == "starting" && seen["why"] == "starting").then_some(())
     });

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
-use crate::harness::{Lab, VERBS, wait};
+use crate::harness::{Lab, SOON, VERBS, wait};
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
@@ -138,7 +138,7 @@ impl Lab {
 
     /// The supervisor of `mars` saw the worker stay up after its last relaunch.
     pub(crate) fn verified(&self, worker: &str) {
-        wait(&format!("{worker} has stayed up"), 10 * SECOND, || {
+        wait(&format!("{worker} has stayed up"), SOON, || {
             let acted = self.records("mars", "acted", &format!("mars/{worker}"), "");
             acted.last().is_some_and(|line| line.text.contains("stayed up")).then_some(())
         });
@@ -171,7 +171,7 @@ impl Stream {
             }
         });
         let stream = Self { child, frames };
-        wait("the stream begins", 5 * SECOND, || (!stream.frames().is_empty()).then_some(()));
+        wait("the stream begins", SOON, || (!stream.frames().is_empty()).then_some(()));
         stream
     }
 
@@ -215,7 +215,7 @@ impl Stream {
 
     /// Waits until the stream shows the worker healthy in this run, and then that it had shown it dead before.
     pub(crate) fn saw_it_die_and_come_back(&self, worker: &str, run: &str) {
-        wait(&format!("the peer sees {worker} in its new run"), 2 * SECOND, || {
+        wait(&format!("the peer sees {worker} in its new run"), SOON, || {
             let last = self.reports(worker).pop()?;
             (last["class"] == "healthy" && last["invocation"] == run).then_some(())
         });

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::harness::{Lab, service, wait};
+use crate::harness::{Lab, SOON, service, wait};
 use crate::scene::{SECOND, all_along, house};
 
 /// Touches its file ten times a second; hangs while /run/NAME.hang exists, and a SIGUSR1 takes that away.
@@ -120,7 +120,7 @@ fn each_way_to_be_of_no_use_is_found_and_gets_its_own_remedy_and_nobody_else_is_
     // The dead are never nudged, however old their heartbeat is.
     let before = lab.run_of("dies.service");
     lab.sh("mars", "systemctl kill -s KILL dies.service");
-    lab.new_run("mars", "dies.service", &before, 5 * SECOND);
+    lab.new_run("mars", "dies.service", &before, SOON);
     let told = acts(&lab, "dies");
     assert!(told.len() == 1 && told[0].starts_with("relaunching"), "{told:?}");
     let (code, said) = lab.tell("mars", "systemctl stop dies.service; keyholder nudge mars/dies");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::harness::{Lab, service, wait};
+use crate::harness::{Lab, SOON, service, wait};
 use crate::orders::{OFTEN, holds, relaunch, relaunched};
 use crate::speak::{Place, knock};
 
@@ -45,14 +45,12 @@ fn fifty_kills_under_load(lab: &Lab) {
 
     assert_eq!(lab.property("mars", "agent.service", "InvocationID"), run, "the worker was touched");
     assert_eq!(lab.relaunches("mars", "agent"), 0);
-    wait("ai-core hears mars again", 5 * SECOND, || {
-        (lab.node("ai-core", "mars")["state"] == "up").then_some(())
-    });
+    wait("ai-core hears mars again", SOON, || (lab.node("ai-core", "mars")["state"] == "up").then_some(()));
     let (verdict, took) = relaunch(lab, "ai-core", "mars/agent");
-    assert!(took < 2 * SECOND, "{took:?}");
+    assert!(took < SOON, "{took:?}");
     assert_ne!(relaunched(&verdict)["invocation"], run.as_str());
     // A watcher may be connecting at this moment; fifty leaks would show.
-    wait("descriptors are given back", 8 * SECOND, || {
+    wait("descriptors are given back", SOON, || {
         (descriptors(&supervisor()) <= before + 4 && descriptors("1") <= before_pid_1 + 4).then_some(())
     });
 }
@@ -108,7 +106,7 @@ fn a_request_starts_a_stopped_supervisor(lab: &Lab) {
     lab.sh("ai-core", "systemctl start keyholder.socket");
     let (verdict, took) = relaunch(lab, "ai-core", "mars/agent");
     assert_eq!(relaunched(&verdict)["before"], before.as_str());
-    assert!(took < 3 * SECOND, "{took:?} for starting two supervisors and the order");
+    assert!(took < SOON, "{took:?} for starting two supervisors and the order");
     assert_eq!(active(lab, "keyholder.service"), "active");
 }
 
@@ -121,7 +119,7 @@ fn a_knock_brings_back_both(lab: &Lab) {
     lab.sh("mars", "systemctl kill -s KILL keyholder.service agent.service");
     let both_down =
         || active(lab, "keyholder.service") == "failed" && active(lab, "agent.service") == "failed";
-    wait("both are down", SECOND, || both_down().then_some(()));
+    wait("both are down", SOON, || both_down().then_some(()));
     holds("nobody is left to help", SECOND, both_down);
     let repairs = || {
         let all = lab.evidence("mars", "acting");
@@ -129,7 +127,7 @@ fn a_knock_brings_back_both(lab: &Lab) {
     };
     assert_eq!(repairs(), 0);
     lab.sh("ai-core", "systemctl start keyholder.socket keyholder.service");
-    lab.new_run("mars", "agent.service", &before, 3 * SECOND);
+    lab.new_run("mars", "agent.service", &before, SOON);
     // Nobody has asked for the worker: the knock started the supervisor, and the supervisor did the rest.
     assert_eq!(repairs(), 1);
     assert_eq!(lab.property("mars", "keyholder.service", "NRestarts"), "0");

@@ -105,7 +105,7 @@ fn an_order_without_an_answer_says_that_it_may_have_been_carried_out() {
     });
     let started = Instant::now();
     let said = told(&mut fake.keyholder(&["relaunch", "mars/agent", "--timeout", "200ms"]));
-    assert!(started.elapsed() < Duration::from_secs(3));
+    assert!(started.elapsed() < Duration::from_secs(10));
     insta::assert_snapshot!(said);
 }
 
@@ -116,7 +116,7 @@ fn keepalives_do_not_prolong_the_wait() {
         receive(&mut stream);
         stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
         let started = Instant::now();
-        while started.elapsed() < Duration::from_secs(5) {
+        while started.elapsed() < Duration::from_secs(30) {
             send(&mut stream, &ServerFrame::Keepalive);
             // Paces the loop; a client that has gone ends it.
             if std::io::Read::read(&mut stream, &mut [0]).is_ok_and(|read| read == 0) {
@@ -126,7 +126,7 @@ fn keepalives_do_not_prolong_the_wait() {
     });
     let started = Instant::now();
     fake.keyholder(&["relaunch", "mars/agent", "--timeout", "200ms"]).assert().code(6);
-    assert!(started.elapsed() < Duration::from_secs(3));
+    assert!(started.elapsed() < Duration::from_secs(10));
 }
 
 #[test]

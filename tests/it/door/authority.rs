@@ -177,7 +177,7 @@ async fn one_byte_a_second_is_cut_after_five() {
         _ = rest(&mut reading) => {}
     }
     let took = begun.elapsed();
-    assert!(took > Duration::from_secs(4) && took < Duration::from_secs(7), "{took:?}");
+    assert!(took > Duration::from_secs(4) && took < 2 * PATIENCE, "{took:?}");
     assert!(house.orders().is_empty());
     assert!(house.refusals().iter().any(|r| r.text.contains("not finished within 5 s")));
 }
@@ -189,5 +189,5 @@ async fn a_client_without_a_hello_is_cut_after_five_seconds() {
     let begun = Instant::now();
     assert_eq!(rest(&mut raw.stream).await, b"");
     let took = begun.elapsed();
-    assert!(took > Duration::from_secs(4) && took < Duration::from_secs(6), "{took:?}");
+    assert!(took > Duration::from_secs(4) && took < 2 * PATIENCE, "{took:?}");
 }

@@ -61,7 +61,7 @@ async fn a_quiet_watcher_hears_a_keepalive_each_second() {
         assert_eq!(timeout(PATIENCE, events.next()).await.unwrap(), Some(ServerFrame::Keepalive));
     }
     let took = begun.elapsed();
-    assert!(took > SECOND && took < 3 * SECOND, "{took:?}");
+    assert!(took > SECOND && took < PATIENCE, "{took:?}");
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn cut_by(edit: impl FnOnce(&mut keyholder::fleet::Fleet)) {
     let begun = Instant::now();
     house.edit_fleet(edit);
     assert_eq!(next(&mut events).await, None);
-    assert!(begun.elapsed() < SECOND);
+    assert!(begun.elapsed() < PATIENCE);
     assert!(link.is_closed());
     let refusals = house.refusals();
     assert_eq!(refusals.len(), 1, "{refusals:?}");

@@ -56,6 +56,8 @@ fn whatever_is_killed_every_task_has_one_result_and_nothing_runs_twice() {
     answered(&mut storm);
     assert_eq!(lane.leave(), Some(0));
     check(&storm, times);
+    let late: u32 = storm.tolls.values().map(|toll| toll.late).sum();
+    assert!(u64::from(late) <= 1 + times / EVERY / 20, "{late} times later than wanted");
     for (fault, toll) in &storm.tolls {
         println!("{fault:?}: {toll}");
         // There the lane has work to do meanwhile.

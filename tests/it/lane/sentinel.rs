@@ -8,7 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::house::House;
-use super::rig::{Client, Lane, Rig, task, until};
+use super::rig::{Client, DEADLINE, Lane, Rig, task, until};
 
 const ACTIONS: &str = r#"
   once:
@@ -40,7 +40,7 @@ fn serves(house: &House, server: usize, n: usize, since: Instant) {
     assert_eq!(result.status, Status::Ok);
     let took = since.elapsed();
     println!("back {took:.1?} after the election");
-    assert!(took < Duration::from_secs(5), "back only after {took:?}");
+    assert!(took < DEADLINE, "back only after {took:?}");
 }
 
 fn few_words(lane: &Lane) {
