@@ -17,6 +17,9 @@ pub(crate) const VERBS: &str = "[status, relaunch, hold, nudge, repipe, drill, p
 /// scenario asserts; how fast is measured in `tests/bench`.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
+/// Between two looks: who looks without end takes the processor from what is looked at.
+pub(crate) const PACE: Duration = Duration::from_millis(20);
+
 static LABS: AtomicU32 = AtomicU32::new(0);
 
 /// Labs run side by side, except for one that takes all the processors there are.
@@ -317,7 +320,7 @@ pub(crate) fn wait<T>(what: &str, within: Duration, mut ask: impl FnMut() -> Opt
             return answer;
         }
         assert!(start.elapsed() < within, "waited {within:?} in vain until: {what}");
-        std::thread::yield_now();
+        std::thread::sleep(PACE);
     }
 }
 

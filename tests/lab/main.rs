@@ -11,12 +11,11 @@
 )]
 
 mod alerts;
+mod alone;
 mod boot;
-mod calm;
 mod clock;
 mod death;
 mod degraded;
-mod demo;
 mod detectors;
 mod door;
 mod drilledlanes;

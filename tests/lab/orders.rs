@@ -23,14 +23,6 @@ pub(crate) fn relaunched(verdict: &Value) -> &Value {
     verdict["outcome"].get("relaunched").unwrap_or_else(|| panic!("not relaunched: {verdict}"))
 }
 
-/// Sees that something stays true for a while.
-pub(crate) fn holds(what: &str, span: Duration, mut still: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while begun.elapsed() < span {
-        assert!(still(), "after {:?} it was no longer so that {what}", begun.elapsed());
-    }
-}
-
 /// The sentences with which a node says what is degraded on it, as seen at `at`.
 pub(crate) fn degraded(lab: &Lab, at: &str, node: &str) -> Vec<String> {
     let report = lab.node(at, node);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::harness::{Lab, SOON, wait};
+use crate::harness::{Lab, PACE, SOON, wait};
 use crate::scene::SECOND;
 
 const LANE: &str = "keyholder-lane-write";
@@ -128,6 +128,7 @@ fn a_lane_whose_cable_was_out_is_back_in_time_loses_nothing_and_was_quiet_meanwh
         let mut before = scene.results().len();
         while began.elapsed() < lasts {
             before = scene.results().len();
+            std::thread::sleep(PACE);
         }
         let (away, now) = (began.elapsed(), scene.pid());
         let used = scene.ticks(&now) - if killed { 0 } else { ticks };

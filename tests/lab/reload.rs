@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use crate::harness::{Lab, SOON, VERBS, service, wait};
-use crate::orders::{OFTEN, degraded, holds, relaunch, relaunched};
+use crate::orders::{OFTEN, degraded, relaunch, relaunched};
+use crate::scene::all_along;
 
 const SECOND: Duration = Duration::from_secs(1);
 const FILE: &str = "/etc/keyholder/fleet.yaml";
@@ -94,7 +95,7 @@ fn a_worker_more_and_less(lab: &Lab, fleet: &str) {
     reload(lab, "mars", fleet);
     wait("it is forgotten", SOON, || lab.worker("ai-core", "mars", "second").is_null().then_some(()));
     lab.sh("mars", "systemctl kill -s KILL second.service");
-    holds("it is nobody's business", SECOND, || {
+    all_along("it is nobody's business", SECOND, || {
         lab.property("mars", "second.service", "ActiveState") != "active"
     });
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
-use crate::harness::{Lab, SOON, VERBS, wait};
+use crate::harness::{Lab, PACE, SOON, VERBS, wait};
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
@@ -150,6 +150,7 @@ pub(crate) fn all_along(what: &str, time: Duration, mut holds: impl FnMut() -> b
     let start = Instant::now();
     while start.elapsed() < time {
         assert!(holds(), "after {:?} it was no longer so: {what}", start.elapsed());
+        thread::sleep(PACE);
     }
 }
 

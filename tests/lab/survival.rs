@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::harness::{Lab, SOON, service, wait};
-use crate::orders::{OFTEN, holds, relaunch, relaunched};
+use crate::orders::{OFTEN, relaunch, relaunched};
+use crate::scene::all_along;
 use crate::speak::{Place, knock};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -101,7 +102,7 @@ fn a_request_starts_a_stopped_supervisor(lab: &Lab) {
     // Without the watcher, whose reconnecting is a knock already.
     lab.sh("ai-core", "systemctl stop keyholder.socket keyholder.service");
     lab.sh("mars", "systemctl stop keyholder.service");
-    holds("nothing else starts it", SECOND, || active(lab, "keyholder.service") == "inactive");
+    all_along("nothing else starts it", SECOND, || active(lab, "keyholder.service") == "inactive");
     assert_eq!(lab.property("mars", "agent.service", "InvocationID"), before, "the stop touched the worker");
     lab.sh("ai-core", "systemctl start keyholder.socket");
     let (verdict, took) = relaunch(lab, "ai-core", "mars/agent");
@@ -120,7 +121,7 @@ fn a_knock_brings_back_both(lab: &Lab) {
     let both_down =
         || active(lab, "keyholder.service") == "failed" && active(lab, "agent.service") == "failed";
     wait("both are down", SOON, || both_down().then_some(()));
-    holds("nobody is left to help", SECOND, both_down);
+    all_along("nobody is left to help", SECOND, both_down);
     let repairs = || {
         let all = lab.evidence("mars", "acting");
         all.iter().filter(|line| line.contains("agent.service: its own supervisor")).count()

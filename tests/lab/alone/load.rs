@@ -1,0 +1,46 @@
+//! Every processor is busy: nobody is dead, and who falls is back.
+
+use std::time::{Duration, Instant};
+
+use crate::harness::{Lab, SOON, service};
+use crate::network::{Watch, run};
+use crate::orders::{OFTEN, relaunch, relaunched};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn thirty_seconds_of_load_on_every_processor_make_nobody_dead() {
+    let lab = Lab::boot_alone("load", &["mars", "ai-core"]);
+    lab.furnish(&[("agent.service", &service(""))], &format!("agent: {{ {OFTEN} }}"));
+    let mut watches = [Watch::start(&lab, "ai-core", "mars"), Watch::start(&lab, "mars", "ai-core")];
+    let before = lab.property("mars", "keyholder.service", "InvocationID");
+    let processors = std::thread::available_parallelism().map_or(2, usize::from);
+    // In units of their own, which compete with the supervisor's as any service does.
+    let busy = format!(
+        "for n in $(seq {processors}); do systemd-run -q --unit=busy-$n -p RuntimeMaxSec=40 sh -c 'exec yes >/dev/null'; done"
+    );
+    for node in ["mars", "ai-core"] {
+        lab.sh(node, &busy);
+    }
+    let begun = Instant::now();
+    while begun.elapsed() < 30 * SECOND {
+        let (verdict, took) = relaunch(&lab, "ai-core", "mars/agent");
+        relaunched(&verdict);
+        assert!(took < SOON, "{took:?} under load");
+        let run = run(&lab);
+        lab.sh("mars", "systemctl kill -s KILL agent.service");
+        lab.new_run("mars", "agent.service", &run, SOON);
+    }
+    for node in ["mars", "ai-core"] {
+        lab.sh(
+            node,
+            &format!("for n in $(seq {processors}); do systemctl is-active -q busy-$n || exit 1; done"),
+        );
+    }
+    for watch in &mut watches {
+        while let Some((_, state)) = watch.next(Duration::ZERO) {
+            assert_eq!(state, "up");
+        }
+    }
+    assert_eq!(lab.property("mars", "keyholder.service", "InvocationID"), before, "the watchdog killed it");
+}
