@@ -1,18 +1,15 @@
-//! What is wrong with a catalog although every value in it is right: ways to gain more rights than meant, modes that do
-//! not fit, and catalogs that contradict each other.
+//! What is wrong with a catalog although every value in it is right: ways to gain more rights than meant, and modes that do
+//! not fit.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::habit::{Habit, habit};
-use super::load::Draft;
 use super::model::{Arg, Mode, Param};
 use super::pid1;
+use super::program::{absolute, literal, name};
 use super::raw::{RawAction, RawCatalog};
 use super::sudoers::{MAX_LINES, SUDO, ambiguous};
-use super::validate::absolute;
 use crate::config::report::{At, Located, Report};
-use crate::vocabulary::NodeName;
 
 /// They run whatever they are told to, so a fixed program in front of them says nothing.
 const SHELLS: [&str; 10] = ["sh", "ash", "bash", "busybox", "dash", "env", "fish", "ksh", "xargs", "zsh"];
@@ -38,18 +35,6 @@ pub(super) fn action(report: &mut Report<'_>, action: &RawAction) {
         && honest(report, program)
     {
         fit(report, action, uses_sudo, true, program, arguments);
-    }
-}
-
-/// The file name of a literal.
-pub(super) fn name(arg: &Located<Arg>) -> &str {
-    literal(arg).rsplit('/').next().unwrap_or_default()
-}
-
-pub(super) fn literal(arg: &Located<Arg>) -> &str {
-    match &arg.value {
-        Arg::Literal(text) => text,
-        Arg::Param(_) => "",
     }
 }
 
@@ -197,49 +182,4 @@ pub(super) fn file_name(report: &mut Report<'_>, file: &str, raw: &RawCatalog) {
 /// The node in a name such as `catalog_mars.yaml`.
 pub(super) fn node_of(file: &Path) -> Option<&str> {
     file.file_name()?.to_str()?.strip_prefix("catalog_")?.strip_suffix(".yaml")
-}
-
-/// What the catalogs of different nodes say about each other, and whether the fleet knows their nodes.
-pub(super) fn together(drafts: &mut [&mut Draft<'_>], fleet: Option<&BTreeSet<NodeName>>) {
-    // Who has each action, and the first catalog of each node.
-    let mut owners: BTreeMap<String, Vec<(usize, String)>> = BTreeMap::new();
-    let mut nodes: BTreeMap<String, String> = BTreeMap::new();
-    let mut seconds = BTreeSet::new();
-    for (index, draft) in drafts.iter_mut().enumerate() {
-        let Some(raw) = &draft.raw else { continue };
-        if let Some(node) = &raw.node {
-            if let Some(first) = nodes.get(node.value.as_str()) {
-                let message = format!("node `{}` has another catalog, {first}", node.value);
-                draft.report.error(node.at, message, "expected one catalog for each node");
-                // Everything in it stands there a second time; once is enough to say so.
-                seconds.insert(index);
-                continue;
-            }
-            nodes.insert(node.value.to_string(), draft.name.clone());
-            if let Some(fleet) = fleet.filter(|fleet| !fleet.contains(&node.value)) {
-                let help = draft.report.did_you_mean(node.value.as_str(), fleet.iter().map(NodeName::as_str));
-                draft.report.error(node.at, "there is no such node in the fleet file", help);
-            }
-        }
-        for action in &raw.actions {
-            let place = format!("{}:{}", draft.name, action.name.at.line);
-            owners.entry(action.name.value.clone()).or_default().push((index, place));
-        }
-    }
-    for (index, draft) in drafts.iter_mut().enumerate().filter(|(index, _)| !seconds.contains(index)) {
-        let Some(raw) = &draft.raw else { continue };
-        for action in &raw.actions {
-            let Some(only_here) = action.only_here else { continue };
-            let others =
-                owners.get(&action.name.value).into_iter().flatten().filter(|(other, _)| *other != index);
-            let others: Vec<&str> = others.map(|(_, place)| place.as_str()).collect();
-            if !others.is_empty() {
-                draft.report.error(
-                    only_here,
-                    format!("action `{}` is only here, and yet at {}", action.name.value, others.join(", ")),
-                    "its name is to say the node: give one of them another name, or take it out there",
-                );
-            }
-        }
-    }
 }

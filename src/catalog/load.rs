@@ -3,23 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::lint;
+use super::draft::{Draft, Loaded};
 use super::model::Catalog;
-use super::raw::{self, RawCatalog};
-use super::validate;
+use super::together;
 use crate::config::file;
 use crate::config::problem::Problems;
-use crate::config::report::Report;
-use crate::vocabulary::{CatalogHash, NodeName};
-
-/// A good catalog.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Loaded {
-    /// The catalog.
-    pub catalog: Catalog,
-    /// What somebody should know about it.
-    pub warnings: Problems,
-}
+use crate::vocabulary::NodeName;
 
 impl Catalog {
     /// Reads a catalog that is to be obeyed. Whoever reads it, only root may have written it, and every directory
@@ -84,34 +73,6 @@ fn together(
     fleet: Option<&BTreeSet<NodeName>>,
 ) -> Vec<Result<Loaded, Problems>> {
     let mut readable: Vec<_> = drafts.iter_mut().filter_map(|draft| draft.as_mut().ok()).collect();
-    lint::together(&mut readable, fleet);
+    together::check(&mut readable, fleet);
     drafts.into_iter().map(|draft| draft?.finish()).collect()
-}
-
-/// A catalog that has been checked for itself, while others may still have something to say about it.
-#[derive(Debug)]
-pub(super) struct Draft<'b> {
-    pub name: String,
-    pub report: Report<'b>,
-    pub raw: Option<RawCatalog>,
-    hash: CatalogHash,
-}
-
-impl<'b> Draft<'b> {
-    fn read(name: &str, bytes: &'b [u8]) -> Result<Self, Problems> {
-        let (mut report, tree) = file::read(name, bytes)?;
-        let raw = tree.and_then(|tree| raw::read(&mut report, &tree));
-        if let Some(raw) = &raw {
-            validate::validate(&mut report, raw);
-            lint::file_name(&mut report, name, raw);
-        }
-        Ok(Self { name: name.to_owned(), report, raw, hash: CatalogHash::of(bytes) })
-    }
-
-    fn finish(self) -> Result<Loaded, Problems> {
-        let (report, hash) = (self.report, self.hash);
-        let good = self.raw.filter(|_| report.errors() == 0);
-        let (catalog, warnings) = report.finish_with(good.and_then(|raw| validate::build(&raw, hash)))?;
-        Ok(Loaded { catalog, warnings })
-    }
 }

@@ -1,9 +1,8 @@
 //! What PID 1 runs for an action: outside of the write lane's sandbox, and so the way for whatever needs all of root's rights.
 
 use super::habit::Habit;
-use super::lint::{literal, name};
 use super::model::Arg;
-use super::validate::absolute;
+use super::program::{absolute, literal, name};
 use crate::config::report::{Located, Report};
 
 /// Programs that only order PID 1 or its helpers about, for which the rights that sudo gives here are enough.

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use super::lint;
 use super::model::{Action, Arg, Catalog};
+use super::program::absolute;
 use super::raw::{RawAction, RawCatalog};
-use crate::config::report::{Located, Report};
+use crate::config::report::Report;
 use crate::vocabulary::{ActionName, CatalogHash, ParamName};
 
 /// Checks every action for itself.
@@ -28,25 +29,6 @@ fn program(report: &mut Report<'_>, action: &RawAction) {
     if let Some(first) = action.argv.first() {
         absolute(report, first);
     }
-}
-
-/// A literal, absolute and clean path.
-pub(super) fn absolute(report: &mut Report<'_>, arg: &Located<Arg>) -> bool {
-    const HELP: &str = "expected the program's absolute path, such as /usr/bin/journalctl";
-    let message = match &arg.value {
-        Arg::Param(_) => "a parameter cannot choose the program",
-        Arg::Literal(path) if !path.starts_with('/') => "this path is not absolute",
-        Arg::Literal(path) if !clean(path) => "this path is not written plainly",
-        Arg::Literal(_) => return true,
-    };
-    report.error(arg.at, message, HELP);
-    false
-}
-
-/// No `.`, `..` or empty parts, and no character that some reader of a command could take for more than itself.
-fn clean(path: &str) -> bool {
-    path.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-+@".contains(&b))
-        && path.split('/').skip(1).all(|part| !matches!(part, "" | "." | ".."))
 }
 
 /// Each placeholder is declared and stands once, and each parameter has its placeholder.
