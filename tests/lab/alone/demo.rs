@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -44,8 +44,7 @@ fn the_demo_tells_every_scene_to_its_end_and_leaves_nothing_behind() {
     let (told, errors) =
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert!(output.status.success(), "{}\n{told}\n{errors}", output.status);
-    // Half of that on a machine that has nothing else to do.
-    assert!(start.elapsed() < Duration::from_secs(90), "it took {:?}", start.elapsed());
+    println!("it took {:?}", start.elapsed());
     // Seven falls, each repaired under a new invocation; a loop that was woken, and a rehearsal; one stranger who got nothing;
     // and what became of the lanes' tasks.
     for (what, times) in [
