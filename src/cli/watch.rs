@@ -3,6 +3,7 @@
 mod draw;
 mod follow;
 mod keys;
+mod question;
 mod scene;
 mod stage;
 #[cfg(test)]

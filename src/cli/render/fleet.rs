@@ -3,24 +3,12 @@
 use std::fmt::Write as _;
 
 use super::lane::{lanes, trouble};
+use super::look::Look;
 use super::table::table;
 use super::{class, ms, silent, state};
-use crate::cli::screen::{Paint, Tone};
-use crate::peer::wire::{Class, Hello, NodeReport, NodeState, WorkerReport};
+use crate::cli::screen::Tone;
+use crate::peer::wire::{Class, NodeReport, NodeState, WorkerReport};
 use crate::vocabulary::printable;
-
-/// How it is to look, and what it is compared with.
-#[derive(Debug, Clone, Copy)]
-pub struct Look<'a> {
-    /// Columns.
-    pub width: u16,
-    /// Colour.
-    pub paint: Paint,
-    /// The supervisor that was asked: what differs from its version or its fleet file has drifted.
-    pub server: &'a Hello,
-    /// The version of this command itself.
-    pub version: &'a str,
-}
 
 /// The reports of one or more nodes.
 pub fn fleet(reports: &[NodeReport], look: &Look) -> String {

@@ -3,7 +3,7 @@
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Row, Table};
 
-use super::fleet::Look;
+use super::look::Look;
 use super::{ms, silent};
 use crate::cli::screen::Tone;
 use crate::peer::wire::{LaneReport, LastReport, NodeReport, TaskReport, WorkerReport};

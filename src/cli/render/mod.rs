@@ -7,6 +7,7 @@ mod event;
 mod explain;
 mod fleet;
 mod lane;
+mod look;
 mod order;
 mod replay;
 mod table;
@@ -20,8 +21,9 @@ pub use drill::{Rehearsed, drilled, rehearsals};
 pub(super) use event::tone;
 pub use event::{event, missed};
 pub use explain::explanation;
-pub use fleet::{Look, change, fleet, node_change};
+pub use fleet::{change, fleet, node_change};
 pub use lane::lane_change;
+pub use look::Look;
 pub use order::{held, refused, relaunched, released, remedied};
 pub use replay::story;
 

@@ -10,7 +10,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use super::keys::{Deed, Question};
+use super::question::{Deed, Question};
 use super::scene::{Page, Scene};
 use crate::cli::render;
 use crate::cli::screen::{Paint, Tone};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{SigSet, Signal};
 use ratatui::crossterm::event::{self, Event, KeyEvent};
 
-use super::keys::Deed;
+use super::question::Deed;
 use super::scene::Answer;
 use super::{AGAIN, SILENCE, TICK};
 use crate::cli::link::{Link, LinkArgs, LinkError, QUESTION_DEADLINE};

@@ -7,15 +7,14 @@ use std::time::{Duration, Instant};
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
+use super::question::{Deed, Question};
 use super::scene::{Page, Scene, target};
 use crate::cli::ask::reason;
 use crate::cli::link::QUESTION_DEADLINE;
 use crate::cli::screen::Tone;
 use crate::peer::wire::{DrillOrder, GentleOrder, MAX_BECAUSE, RelaunchOrder, Verb};
-use crate::vocabulary::{FailureClass, Target};
+use crate::vocabulary::FailureClass;
 
-/// Why, in the audit.
-const BECAUSE: &str = "asked for on the screen";
 /// How long a relaunch or a nudge may take to be answered, as on the command line.
 const ACT: Duration = Duration::from_secs(120);
 /// The same for a rehearsal: the longest lease, and what its node may take afterwards.
@@ -27,34 +26,6 @@ const PAGE: isize = 10;
 /// The longest hold, in minutes: a week, as the supervisor has it.
 const HOLD_AT_MOST: u64 = 7 * 24 * 60;
 const HOLD_DEFAULT: &str = "30";
-
-/// What is asked before something is done.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Question {
-    /// Really?
-    Sure(Deed),
-    /// For how many minutes; what has been typed.
-    HoldFor(Target, String),
-    /// And why; the minutes, and what has been typed.
-    HoldWhy(Target, u64, String),
-    /// How it is to fall.
-    Class(Target),
-}
-
-/// Something to ask of the supervisor.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Deed {
-    pub(super) target: Target,
-    pub(super) verb: Verb,
-    pub(super) because: String,
-    pub(super) within: Duration,
-}
-
-impl Deed {
-    fn new(target: Target, verb: Verb, within: Duration) -> Self {
-        Self { target, verb, because: BECAUSE.to_owned(), within }
-    }
-}
 
 /// What follows from a key.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::keys::Question;
+use super::question::Question;
 use crate::cli::screen::Tone;
 use crate::cli::subject::Subject;
 use crate::cli::view::View;

@@ -7,7 +7,8 @@ use ratatui::style::Color;
 
 use super::draw::draw;
 use super::follow::told;
-use super::keys::{Deed, Effect, Question, press};
+use super::keys::{Effect, press};
+use super::question::{Deed, Question};
 use super::scene::{Answer, Page, Scene};
 use crate::cli::screen::{Paint, Tone};
 use crate::fleet::BlastRadius;
