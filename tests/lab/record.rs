@@ -13,9 +13,9 @@ use crate::scene::{SECOND, all_along, house};
 /// Nothing depends on `batch`, as in the article: it stays dead for so long that its heartbeat is stale as well.
 const WORKERS: &str = "
     stopped: { unit: stopped.service, undeclared_stop: 4s }
-    batch: { unit: batch.service, blast_radius: auxiliary, repair_window: 4s, stuck: { heartbeat: { file: /run/batch.beat, older_than: 2s }, nudge: { signal: SIGUSR1 } } }
-    hangs: { unit: hangs.service, stuck: { heartbeat: { file: /run/hangs.beat, older_than: 2s }, nudge: { signal: SIGUSR1 } } }
-    frail: { unit: frail.service, stuck: { heartbeat: { file: /run/frail.beat, older_than: 2s }, nudge: { signal: SIGUSR1 } } }
+    batch: { unit: batch.service, blast_radius: auxiliary, repair_window: 7s, stuck: { heartbeat: { file: /run/batch.beat, older_than: 4s }, nudge: { signal: SIGUSR1 } } }
+    hangs: { unit: hangs.service, stuck: { heartbeat: { file: /run/hangs.beat, older_than: 4s }, nudge: { signal: SIGUSR1 } } }
+    frail: { unit: frail.service, stuck: { heartbeat: { file: /run/frail.beat, older_than: 4s }, nudge: { signal: SIGUSR1 } } }
     flapper: { unit: flapper.service, relaunches: 3, per: 10m, quarantine_retry: 5s }
     patient: { unit: patient.service, undeclared_stop: 2s }
 ";
@@ -48,15 +48,12 @@ fn a_record_replays_as_it_was_and_a_supervisor_that_was_away_looks_first() {
     stopped_dead_and_stuck(&lab);
     dies_after_each_start(&lab);
 
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let mut twenty = Recording::of(&lab, &names);
     lab.sh("mars", &format!("systemctl kill -s KILL {}", files.join(" ")));
     for name in &names {
         lab.verified(name);
         assert!(replay(&lab, "mars", name).contains("ACTS      relaunch"));
     }
-    twenty.take();
-    twenty.keep("twenty-crash-at-once");
+    assert_eq!(Recording::of(&lab, &names).keep("twenty-crash-at-once").len(), 20);
 
     was_away(&lab);
 }
@@ -95,6 +92,7 @@ fn stopped_dead_and_stuck(lab: &Lab) {
     stopped.take();
     assert_eq!(stopped.keep("stopped-and-forgotten"), ["mars/stopped relaunch"]);
 
+    nudged.take();
     let acts = nudged.keep("nudge-against-the-dead");
     assert_eq!(acts, ["mars/batch relaunch", "mars/frail nudge", "mars/frail relaunch", "mars/hangs nudge"]);
 }
@@ -129,8 +127,8 @@ pub(crate) struct Recording<'a> {
 
 impl<'a> Recording<'a> {
     /// Begins with what is remembered now.
-    pub(crate) fn of(lab: &'a Lab, workers: &[&str]) -> Self {
-        let workers = workers.iter().map(|worker| (*worker).to_owned()).collect();
+    pub(crate) fn of(lab: &'a Lab, workers: &[impl AsRef<str>]) -> Self {
+        let workers = workers.iter().map(|worker| worker.as_ref().to_owned()).collect();
         let mut recording =
             Self { lab, workers, head: String::new(), lines: Vec::new(), known: BTreeSet::new() };
         recording.take();
@@ -139,18 +137,21 @@ impl<'a> Recording<'a> {
 
     /// Takes what has come since the last time.
     pub(crate) fn take(&mut self) {
-        let first = self.head.is_empty();
-        for worker in &self.workers {
-            let log = self.lab.sh("mars", &format!("keyholder explain mars/{worker} --record"));
-            let mut lines = log.lines();
-            lines.next().expect("a log has a first line").clone_into(&mut self.head);
-            for line in lines {
-                let value: Value = serde_json::from_str(line).expect("a log is JSON lines");
-                // One begins: a later one says what happened since.
-                let wanted = first || value["what"].get("opens").is_none();
-                if wanted && self.known.insert(line.to_owned()) {
-                    self.lines.push((value["at_ms"].as_u64().expect("a time"), line.to_owned()));
-                }
+        let first = self.lines.is_empty();
+        let line = format!(
+            "for worker in {}; do keyholder explain mars/$worker --record || exit; done",
+            self.workers.join(" ")
+        );
+        for line in self.lab.sh("mars", &line).lines() {
+            let value: Value = serde_json::from_str(line).expect("a log is JSON lines");
+            let Some(at) = value["at_ms"].as_u64() else {
+                line.clone_into(&mut self.head);
+                continue;
+            };
+            // One begins: a later one says what happened since.
+            let wanted = first || value["what"].get("opens").is_none();
+            if wanted && self.known.insert(line.to_owned()) {
+                self.lines.push((at, line.to_owned()));
             }
         }
     }
@@ -179,13 +180,12 @@ impl<'a> Recording<'a> {
 
 /// The replay of what was recorded of a worker of `mars`; it never differs from what was done.
 fn replay(lab: &Lab, at: &str, worker: &str) -> String {
-    lab.sh(
+    let story = lab.sh(
         at,
         &format!(
             "keyholder explain mars/{worker} --record >/run/{worker}.jsonl && keyholder explain --replay /run/{worker}.jsonl"
         ),
     );
-    let story = lab.sh(at, &format!("keyholder explain --replay /run/{worker}.jsonl"));
     assert!(!story.contains("DIFFERS"), "{story}");
     story
 }

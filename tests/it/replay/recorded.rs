@@ -82,7 +82,7 @@ fn the_dead_are_relaunched_and_never_nudged_however_stale_their_heartbeat_and_th
         panic!("{story:#?}")
     };
     let stale =
-        of(&story, "mars/batch").find(|entry| entry.text == "heartbeat: no heartbeat for 2.0 s").unwrap();
+        of(&story, "mars/batch").find(|entry| entry.text == "heartbeat: no heartbeat for 4.0 s").unwrap();
     assert!(dead < stale.at_ms && stale.at_ms < *back, "{story:#?}");
     // It helps one of those; the other dies of it and is dead from then on.
     assert_eq!(done(&story, "mars/hangs"), ["nudge"]);
