@@ -8,12 +8,15 @@ use serde_json::Value;
 
 use crate::harness::{Lab, SOON, address, wait};
 use crate::lanehouse::house;
+use crate::record::Recording;
 use crate::scene::all_along;
 use crate::speak::Place;
 
-const SECOND: Duration = Duration::from_secs(1);
 const WRITE: &str = "tasks:maintenance:mars";
 const READ: &str = "tasks:maintenance:mars:read";
+/// How the write lane is watched while the diagnosis waits, which it does for longer than either limit.
+const WATCHED: &str = "lane: write, stuck: { heartbeat: { older_than: 8s } }, delivery_gap: { backlog: { not_draining_for: 4s } } }";
+const LONG: Duration = Duration::from_secs(10);
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -22,7 +25,9 @@ fn json(text: &str) -> Value {
 #[test]
 fn a_read_waits_behind_a_write_until_it_has_a_lane_of_its_own() {
     let lab = house("lanecases", "");
+    change(&lab, "lane: write }", WATCHED);
     behind_the_write(&lab);
+    change(&lab, WATCHED, "lane: write }");
     lab.route_reads();
     beside_the_write(&lab);
     a_write_in_the_read_lane(&lab);
@@ -31,14 +36,36 @@ fn a_read_waits_behind_a_write_until_it_has_a_lane_of_its_own() {
     a_supervisor_with_idle_lanes_is_idle(&lab);
 }
 
-/// Read routing off, as it is at first: the read goes to the write lane and waits, and the journal says which lane ran it.
+/// Changes the fleet file of both nodes.
+fn change(lab: &Lab, from: &str, to: &str) {
+    for node in ["mars", "ai-core"] {
+        lab.sh(
+            node,
+            &format!("sed -i 's/{from}/{to}/' /etc/keyholder/fleet.yaml && systemctl reload keyholder"),
+        );
+    }
+}
+
+/// Read routing off, as it is at first: the read goes to the write lane and waits, and the journal says which lane ran it. The
+/// lane is neither stuck nor cut off meanwhile, and nothing is done about it.
 fn behind_the_write(lab: &Lab) {
+    wait("its heartbeat and its queue are watched", SOON, || {
+        let log = lab.sh("mars", "keyholder explain mars/write --record");
+        (log.contains("{\"beat\":{\"mark\"") && log.contains("{\"flow\":")).then_some(())
+    });
+    let mut recording = Recording::of(lab, &["write"]);
+    let run = lab.run_of("keyholder-lane-write.service");
+    let acts = lab.evidence("ai-core", "acting");
     let write = lab.begin_write();
     let mut read = lab.spawn("ai-core", "exec keyholder run mars lab.read --json --prove");
     wait("ai-core sees it wait", SOON, || {
+        recording.take();
         (lab.lane("ai-core", "mars", "write")["waiting"] == 1).then_some(())
     });
-    all_along("the read waits", SECOND, || read.try_wait().unwrap().is_none());
+    all_along("the read waits, and the lane is well", LONG, || {
+        recording.take();
+        read.try_wait().unwrap().is_none() && lab.class("mars", "mars", "write") == "healthy"
+    });
     let seen = lab.lane("mars", "mars", "write");
     assert_eq!(
         (&seen["running"], &seen["done"], &seen["in_flight"][0]["action"]),
@@ -77,6 +104,10 @@ fn behind_the_write(lab: &Lab) {
         (&"lab.read".into(), &"ok".into()),
         "{done}"
     );
+    recording.take();
+    assert_eq!(recording.keep("diagnosis-behind-the-long-write"), [""; 0]);
+    assert_eq!(lab.run_of("keyholder-lane-write.service"), run);
+    assert_eq!(lab.evidence("ai-core", "acting"), acts, "nor from outside");
 }
 
 /// With it on, the read is answered while the write runs, by the read lane, proved.
