@@ -123,7 +123,10 @@ fn each_way_to_be_of_no_use_is_found_and_gets_its_own_remedy_and_nobody_else_is_
     lab.new_run("mars", "dies.service", &before, SOON);
     let told = acts(&lab, "dies");
     assert!(told.len() == 1 && told[0].starts_with("relaunching"), "{told:?}");
-    let (code, said) = lab.tell("mars", "systemctl stop dies.service; keyholder nudge mars/dies");
+    lab.verified("dies");
+    lab.sh("mars", "systemctl stop dies.service");
+    is(&lab, "mars", "dies", "dead");
+    let (code, said) = lab.tell("mars", "keyholder nudge mars/dies");
     assert!(code != 0 && said.contains("the dead cannot be nudged"), "{code} {said}");
 
     // A worker whose pipe is dead: the pipe is built anew, the worker goes on.
