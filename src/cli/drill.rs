@@ -164,7 +164,7 @@ fn one(
         return Err(beside_the_point("drill"));
     };
     if !args.json {
-        screen::print(&render::drilled(&report))?;
+        screen::say(&render::drilled(&report))?;
     }
     Ok(if report.passed { Exit::Ok } else { Exit::Failed }.into())
 }

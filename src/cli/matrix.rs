@@ -113,7 +113,7 @@ fn fleet(path: &Path) -> Option<Fleet> {
         Ok(loaded) => Some(loaded.fleet),
         Err(problems) => {
             let shown = problems::Look::of_stderr().show(&problems, Severity::Error);
-            screen::complain(shown.trim_end_matches('\n'));
+            screen::pass_on(shown.trim_end_matches('\n'));
             None
         }
     }

@@ -56,7 +56,11 @@ pub struct DoctorArgs {
 /// An output that cannot be written. What is wrong with the node is no error but exit code 3.
 pub fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
     let findings = examine(&args);
-    let text = if args.json { screen::json(&findings)? } else { report(&findings, args.color.paint()) };
+    let text = if args.json {
+        screen::json(&findings)?
+    } else {
+        report(&findings, screen::fold_at(), args.color.paint())
+    };
     screen::print(&text)?;
     Ok(exit(&findings).into())
 }
