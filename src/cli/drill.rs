@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::ValueEnum;
+use serde::Serialize;
 
 use super::ask::{beside_the_point, duration, outcome, reason, whole_fleet};
 use super::exit::Exit;
@@ -19,7 +20,7 @@ use super::subject::Subject;
 use super::{render, screen};
 use crate::fleet::Fleet;
 use crate::peer::wire::{DrillOrder, Outcome, RefusalCode, Verb, Verdict};
-use crate::vocabulary::FailureClass;
+use crate::vocabulary::{FailureClass, human, printable};
 use cells::{Cell, Whose, cells, stalest};
 
 /// What a rehearsal may take beyond its lease: the last chance of a remedy that is under way, the node's own repair, and a
@@ -37,6 +38,9 @@ const BETWEEN: Duration = Duration::from_secs(30);
 /// The node breaks it and then leaves it alone: its real detector has to find it, and a watcher has to repair it. If nobody
 /// does, the node restores it by itself when the lease ends. Nothing is broken on a degraded fleet, on hold, in quarantine
 /// or during a write that must not be interrupted. Only root may.
+///
+/// --all says of each rehearsal when it begins and how it ended, and has a table at the end. Exit status 1 if one failed,
+/// else 5 if one was refused.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  keyholder drill mars/agent --class stuck\n  \
     keyholder drill mars --class supervisor-dead\n  keyholder drill --all")]
@@ -68,7 +72,8 @@ pub struct DrillArgs {
     /// The fleet file, for --all and --stalest
     #[arg(long, value_name = "FILE", default_value = "/etc/keyholder/fleet.yaml")]
     pub fleet: PathBuf,
-    /// Print each of the supervisor's verdicts as a line of JSON
+    /// Print the supervisor's verdict as one line of JSON; with --all one such line as each rehearsal ends, with its subject
+    /// and class
     #[arg(long)]
     pub json: bool,
     /// The supervisor.
@@ -158,8 +163,14 @@ fn one(
     subject: &Subject,
     class: FailureClass,
 ) -> anyhow::Result<ExitCode> {
-    announce(args, subject, class);
-    let verdict = ask(link, args, subject, class, args.wait.unwrap_or_default())?;
+    let tell = |text: &str| {
+        if !args.json && io::stderr().is_terminal() {
+            screen::complain(text);
+        }
+        Ok(())
+    };
+    tell(&format!("rehearsing {class} with {subject} …"))?;
+    let verdict = ask(link, args, (subject, class), args.wait.unwrap_or_default(), &tell)?;
     let Outcome::Drilled(report) = outcome(verdict, args.json)? else {
         return Err(beside_the_point("drill"));
     };
@@ -171,25 +182,28 @@ fn one(
 
 fn all(link: &mut Link, args: &DrillArgs, cells: &[Cell]) -> anyhow::Result<ExitCode> {
     let mut rows = Vec::new();
-    for Cell { subject, class, critical, .. } in cells {
+    for (n, Cell { subject, class, critical, .. }) in cells.iter().enumerate() {
+        let tell =
+            |text: &str| progress(args, &format!("{}/{} {subject} {class}: {text}", n + 1, cells.len()));
         let came = if *critical && !args.yes {
             Rehearsed::Spared("it is critical: --yes rehearses it as well".to_owned())
         } else {
-            announce(args, subject, *class);
-            let verdict = ask(link, args, subject, *class, args.wait.unwrap_or(BETWEEN))?;
-            if args.json {
-                screen::print(&screen::json(&verdict)?)?;
-            }
-            match verdict {
+            tell("rehearsing …")?;
+            match ask(link, args, (subject, *class), args.wait.unwrap_or(BETWEEN), &tell)? {
                 Verdict::Outcome(Outcome::Drilled(report)) => Rehearsed::Done(report),
                 Verdict::Outcome(_) => return Err(beside_the_point("drill")),
-                Verdict::Refused(refusal) => Rehearsed::Refused(refusal.text),
+                Verdict::Refused(refusal) => Rehearsed::Refused(refusal),
             }
         };
+        if args.json {
+            screen::print(&screen::json(&Line::of(subject, *class, &came))?)?;
+        }
+        tell(&render::rehearsed(&came))?;
         rows.push((subject.to_string(), *class, came));
     }
     if !args.json {
-        screen::print(&render::rehearsals(&rows))?;
+        let gap = if rows.is_empty() { "" } else { "\n" };
+        screen::print(&format!("{gap}{}", render::rehearsals(&rows, screen::fold_at())))?;
     }
     let any = |of: fn(&Rehearsed) -> bool| rows.iter().any(|(_, _, came)| of(came));
     let exit = if any(|came| matches!(came, Rehearsed::Done(report) if !report.passed)) {
@@ -202,24 +216,55 @@ fn all(link: &mut Link, args: &DrillArgs, cells: &[Cell]) -> anyhow::Result<Exit
     Ok(exit.into())
 }
 
-fn announce(args: &DrillArgs, subject: &Subject, class: FailureClass) {
-    if !args.json && io::stderr().is_terminal() {
-        screen::complain(&format!("rehearsing {class} with {subject} …"));
+/// How far many rehearsals are. It takes minutes, so whoever reads is told at once: beside the table on a terminal, before
+/// it in a pipe.
+fn progress(args: &DrillArgs, text: &str) -> anyhow::Result<()> {
+    if args.json {
+        return Ok(());
+    }
+    if screen::is_terminal() {
+        screen::complain(text);
+    } else {
+        screen::print(&format!("{text}\n"))?;
+    }
+    Ok(())
+}
+
+/// What a reader of JSON is told of one of many: the verdict, and whose it is.
+#[derive(Serialize)]
+struct Line<'a> {
+    subject: String,
+    class: FailureClass,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_out: Option<&'a str>,
+    #[serde(flatten)]
+    verdict: Option<Verdict>,
+}
+
+impl<'a> Line<'a> {
+    fn of(subject: &Subject, class: FailureClass, came: &'a Rehearsed) -> Self {
+        let (verdict, left_out) = match came {
+            Rehearsed::Done(report) => (Some(Verdict::Outcome(Outcome::Drilled(report.clone()))), None),
+            Rehearsed::Refused(refusal) => (Some(Verdict::Refused(refusal.clone())), None),
+            Rehearsed::Spared(why) => (None, Some(why.as_str())),
+        };
+        Self { subject: subject.to_string(), class, left_out, verdict }
     }
 }
 
-/// Orders one rehearsal; for as long as `patience` again and again if this is not the time for it.
+/// Orders one rehearsal; for as long as `patience` again and again if this is not the time for it, which is told once.
 fn ask(
     link: &mut Link,
     args: &DrillArgs,
-    subject: &Subject,
-    class: FailureClass,
+    (subject, class): (&Subject, FailureClass),
     patience: Duration,
+    tell: &dyn Fn(&str) -> anyhow::Result<()>,
 ) -> anyhow::Result<Verdict> {
     let lease_ms = args.lease.map_or(0, |lease| lease.as_millis().try_into().unwrap_or(u64::MAX));
     let order = DrillOrder { class, lease_ms, yes: args.yes };
     let timeout = args.lease.unwrap_or(LEASE_AT_MOST) + BEYOND;
     let until = Instant::now() + patience;
+    let mut told = false;
     loop {
         let verdict = link.ask(subject.node(), subject.worker(), Verb::Drill(order), &args.why, timeout)?;
         match &verdict {
@@ -227,6 +272,11 @@ fn ask(
                 if matches!(refusal.code, RefusalCode::NotNow | RefusalCode::Busy)
                     && Instant::now() < until =>
             {
+                if !told {
+                    let why = printable(&refusal.text);
+                    tell(&format!("not now ({why}); asking again for {}", human(patience)))?;
+                    told = true;
+                }
                 sleep(AGAIN);
             }
             Verdict::Refused(_) | Verdict::Outcome(_) => return Ok(verdict),

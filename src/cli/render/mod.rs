@@ -14,7 +14,7 @@ mod tests;
 
 use std::time::Duration;
 
-pub use drill::{Rehearsed, drilled, rehearsals};
+pub use drill::{Rehearsed, drilled, rehearsals, rehearsed};
 pub use explain::explanation;
 pub use fleet::{Look, change, fleet, node_change};
 pub use lane::lane_change;
