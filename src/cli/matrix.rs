@@ -71,14 +71,14 @@ pub fn run(args: MatrixArgs) -> anyhow::Result<ExitCode> {
         Asked::Supervisor { rehearsals, .. } => Source::Asked(rehearsals),
     };
     let mut matrix = Matrix::of(&fleet, source);
-    matrix.notes.extend(asked.note(path, fleet.hash));
     if let Some(subject) = &args.subject {
-        narrow(&mut matrix, subject);
+        matrix.narrow(&fleet, subject.node(), subject.worker());
         if matrix.rows.is_empty() {
             screen::complain(&no_such(subject, path));
             return Ok(Exit::NoSuch.into());
         }
     }
+    matrix.notes.extend(asked.note(path, fleet.hash));
     if args.json {
         screen::print(&screen::json(&Report::of(&matrix))?)?;
     } else if args.markdown {
@@ -215,13 +215,6 @@ fn newest(last: &mut BTreeMap<Place, matrix::Rehearsal>, place: Place, told: &cr
         repair_ms: told.repair_ms,
     };
     last.insert(place, rehearsal);
-}
-
-fn narrow(matrix: &mut Matrix, subject: &Subject) {
-    matrix.rows.retain(|row| {
-        row.node == *subject.node()
-            && subject.worker().is_none_or(|worker| row.worker.as_ref() == Some(worker))
-    });
 }
 
 fn no_such(subject: &Subject, path: &Path) -> String {
