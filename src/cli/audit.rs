@@ -47,10 +47,8 @@ pub fn run(args: AuditArgs) -> anyhow::Result<ExitCode> {
         Ok(verdict) => verdict,
         Err(error) if geteuid().is_root() => match seams::read_audit(&args.state_dir, args.last) {
             Ok(lines) => {
-                screen::complain(&format!(
-                    "keyholder: {error}; read from {} instead",
-                    args.state_dir.display()
-                ));
+                let from = args.state_dir.display();
+                screen::complain(&format!("keyholder: what follows is read from {from}, because {error}"));
                 Verdict::Outcome(Outcome::Audit(lines))
             }
             Err(offline) => {

@@ -49,7 +49,7 @@ pub struct DrillArgs {
     #[arg(value_name = "NODE[/WORKER]", required_unless_present_any = ["all", "stalest"])]
     pub target: Option<Subject>,
     /// How it is to fall
-    #[arg(long, value_enum, required_unless_present_any = ["all", "stalest"])]
+    #[arg(long, value_enum)]
     pub class: Option<ClassArg>,
     /// Everything that can be rehearsed from here, one after the other
     #[arg(long, conflicts_with_all = ["target", "class", "stalest"])]
@@ -81,7 +81,7 @@ pub struct DrillArgs {
     pub link: LinkArgs,
 }
 
-/// A class that is not of the kind of thing that was named.
+/// A class that is missing, or is not of the kind of thing that was named.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Misplaced(String);
@@ -121,8 +121,8 @@ fn lease(text: &str) -> Result<Duration, String> {
 /// No answer from the supervisor, a refusal, a fleet file that is not valid, or an output that cannot be written. A
 /// rehearsal that failed is exit code 1 and no error.
 pub fn run(args: DrillArgs) -> anyhow::Result<ExitCode> {
-    let given = args.target.clone().zip(args.class);
-    if let Some((subject, class)) = given.map(|(subject, class)| (subject, FailureClass::from(class))) {
+    if let Some(subject) = args.target.clone() {
+        let Some(class) = args.class.map(FailureClass::from) else { return Err(unsaid(&subject).into()) };
         if (class == FailureClass::SupervisorDead) == subject.worker().is_some() {
             return Err(misplaced(&subject, class).into());
         }
@@ -143,6 +143,19 @@ pub fn run(args: DrillArgs) -> anyhow::Result<ExitCode> {
             Ok(Exit::Ok.into())
         }
     }
+}
+
+/// How it is to fall was not said: the ways there are.
+fn unsaid(subject: &Subject) -> Misplaced {
+    Misplaced(match subject.worker() {
+        Some(_) => {
+            format!("how is it to fall? keyholder drill {subject} --class dead, stuck or delivery-gap")
+        }
+        None => format!(
+            "how is it to fall? keyholder drill {subject} --class supervisor-dead; of a worker of it: \
+             keyholder drill {subject}/WORKER --class dead, stuck or delivery-gap"
+        ),
+    })
 }
 
 /// A worker does not fall like a supervisor, nor the other way round: a wrong command line, and the way to the right one.
@@ -197,6 +210,12 @@ fn all(link: &mut Link, args: &DrillArgs, cells: &[Cell]) -> anyhow::Result<Exit
         };
         if args.json {
             screen::print(&screen::json(&Line::of(subject, *class, &came))?)?;
+        }
+        // That will be so with all the others.
+        if let Rehearsed::Refused(refusal) = &came
+            && refusal.code == RefusalCode::NotRoot
+        {
+            return Err(refusal.clone().into());
         }
         tell(&render::rehearsed(&came))?;
         rows.push((subject.to_string(), *class, came));

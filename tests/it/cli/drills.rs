@@ -81,6 +81,33 @@ fn a_class_belongs_to_a_worker_or_to_a_node() {
     }
 }
 
+#[test]
+fn a_fall_that_was_not_said_is_asked_for_with_the_ways_there_are() {
+    for (subject, ways) in
+        [("mars/agent", "--class dead, stuck or delivery-gap"), ("mars", "--class supervisor-dead;")]
+    {
+        let said = told(&mut keyholder(&["drill", subject]));
+        assert!(said.starts_with("exit 2") && said.contains(ways), "{said}");
+    }
+}
+
+#[test]
+fn who_may_not_is_told_so_once_and_not_for_each() {
+    let (_, _dir, file) = many();
+    let mut asked = 0;
+    let fake = Fake::answering(move |request| match request.verb {
+        Verb::Fleet {} => Verdict::Outcome(Outcome::Fleet(Vec::new())),
+        _ => {
+            asked += 1;
+            assert_eq!(asked, 1);
+            Verdict::Refused(Refusal::new(RefusalCode::NotRoot, "only root may drill: use sudo"))
+        }
+    });
+    let output = fake.keyholder(&["drill", "--all", "--fleet", &file]).assert().code(5).get_output().clone();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "1/4 mars/agent dead: rehearsing …\n");
+    assert!(String::from_utf8(output.stderr).unwrap().contains("use sudo"));
+}
+
 const FLEET: &str = r#"
 version: 1
 nodes:
