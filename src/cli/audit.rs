@@ -8,26 +8,31 @@ use nix::unistd::geteuid;
 use super::ask::{beside_the_point, outcome};
 use super::exit::Exit;
 use super::link::{LinkArgs, LinkError, QUESTION_DEADLINE};
+use super::screen::ColorArgs;
 use super::{render, screen, seams};
 use crate::peer::wire::{Outcome, Verb, Verdict};
 use crate::vocabulary::printable;
 
 /// Show the trail of what was ordered, refused and done, and by whom
 ///
-/// If the supervisor is down, root reads its database directly.
+/// If the supervisor is down, root reads its database directly. Times are in UTC. Into a pipe each record is one line: time,
+/// kind, by whom, about what, text.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  keyholder audit -n 50")]
 pub struct AuditArgs {
-    /// How many lines, newest last
+    /// How many records, newest last
     #[arg(short = 'n', long = "last", value_name = "N", default_value_t = 20,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub last: u32,
-    /// Print one line of JSON
+    /// Print the supervisor's answer as one line of JSON: {"outcome":{"audit":[…]}}
     #[arg(long)]
     pub json: bool,
     /// Where the supervisor keeps its state, for when it is down
     #[arg(long, value_name = "DIR", default_value = "/var/lib/keyholder")]
     pub state_dir: PathBuf,
+    /// Colour.
+    #[command(flatten)]
+    pub color: ColorArgs,
     /// The supervisor.
     #[command(flatten)]
     pub link: LinkArgs,
@@ -42,10 +47,8 @@ pub fn run(args: AuditArgs) -> anyhow::Result<ExitCode> {
         Ok(verdict) => verdict,
         Err(error) if geteuid().is_root() => match seams::read_audit(&args.state_dir, args.last) {
             Ok(lines) => {
-                screen::complain(&format!(
-                    "keyholder: {error}; read from {} instead",
-                    args.state_dir.display()
-                ));
+                let from = args.state_dir.display();
+                screen::complain(&format!("keyholder: what follows is read from {from}, because {error}"));
                 Verdict::Outcome(Outcome::Audit(lines))
             }
             Err(offline) => {
@@ -59,7 +62,7 @@ pub fn run(args: AuditArgs) -> anyhow::Result<ExitCode> {
         return Err(beside_the_point("audit"));
     };
     if !args.json {
-        screen::print(&render::audit(&lines))?;
+        screen::print(&render::audit(&lines, screen::fold_at(), args.color.paint()))?;
     }
     Ok(Exit::Ok.into())
 }

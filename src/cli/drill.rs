@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::ValueEnum;
+use serde::Serialize;
 
 use super::ask::{beside_the_point, duration, outcome, reason, whole_fleet};
 use super::exit::Exit;
@@ -19,7 +20,7 @@ use super::subject::Subject;
 use super::{render, screen};
 use crate::fleet::Fleet;
 use crate::peer::wire::{DrillOrder, Outcome, RefusalCode, Verb, Verdict};
-use crate::vocabulary::FailureClass;
+use crate::vocabulary::{FailureClass, human, printable};
 use cells::{Cell, Whose, cells, stalest};
 
 /// What a rehearsal may take beyond its lease: the last chance of a remedy that is under way, the node's own repair, and a
@@ -37,6 +38,9 @@ const BETWEEN: Duration = Duration::from_secs(30);
 /// The node breaks it and then leaves it alone: its real detector has to find it, and a watcher has to repair it. If nobody
 /// does, the node restores it by itself when the lease ends. Nothing is broken on a degraded fleet, on hold, in quarantine
 /// or during a write that must not be interrupted. Only root may.
+///
+/// --all says of each rehearsal when it begins and how it ended, and has a table at the end. Exit status 1 if one failed,
+/// else 5 if one was refused.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  keyholder drill mars/agent --class stuck\n  \
     keyholder drill mars --class supervisor-dead\n  keyholder drill --all")]
@@ -45,7 +49,7 @@ pub struct DrillArgs {
     #[arg(value_name = "NODE[/WORKER]", required_unless_present_any = ["all", "stalest"])]
     pub target: Option<Subject>,
     /// How it is to fall
-    #[arg(long, value_enum, required_unless_present_any = ["all", "stalest"])]
+    #[arg(long, value_enum)]
     pub class: Option<ClassArg>,
     /// Everything that can be rehearsed from here, one after the other
     #[arg(long, conflicts_with_all = ["target", "class", "stalest"])]
@@ -68,7 +72,8 @@ pub struct DrillArgs {
     /// The fleet file, for --all and --stalest
     #[arg(long, value_name = "FILE", default_value = "/etc/keyholder/fleet.yaml")]
     pub fleet: PathBuf,
-    /// Print each of the supervisor's verdicts as a line of JSON
+    /// Print the supervisor's verdict as one line of JSON; with --all one such line as each rehearsal ends, with its subject
+    /// and class
     #[arg(long)]
     pub json: bool,
     /// The supervisor.
@@ -76,7 +81,7 @@ pub struct DrillArgs {
     pub link: LinkArgs,
 }
 
-/// A class that is not of the kind of thing that was named.
+/// A class that is missing, or is not of the kind of thing that was named.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Misplaced(String);
@@ -116,8 +121,8 @@ fn lease(text: &str) -> Result<Duration, String> {
 /// No answer from the supervisor, a refusal, a fleet file that is not valid, or an output that cannot be written. A
 /// rehearsal that failed is exit code 1 and no error.
 pub fn run(args: DrillArgs) -> anyhow::Result<ExitCode> {
-    let given = args.target.clone().zip(args.class);
-    if let Some((subject, class)) = given.map(|(subject, class)| (subject, FailureClass::from(class))) {
+    if let Some(subject) = args.target.clone() {
+        let Some(class) = args.class.map(FailureClass::from) else { return Err(unsaid(&subject).into()) };
         if (class == FailureClass::SupervisorDead) == subject.worker().is_some() {
             return Err(misplaced(&subject, class).into());
         }
@@ -140,6 +145,19 @@ pub fn run(args: DrillArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// How it is to fall was not said: the ways there are.
+fn unsaid(subject: &Subject) -> Misplaced {
+    Misplaced(match subject.worker() {
+        Some(_) => {
+            format!("how is it to fall? keyholder drill {subject} --class dead, stuck or delivery-gap")
+        }
+        None => format!(
+            "how is it to fall? keyholder drill {subject} --class supervisor-dead; of a worker of it: \
+             keyholder drill {subject}/WORKER --class dead, stuck or delivery-gap"
+        ),
+    })
+}
+
 /// A worker does not fall like a supervisor, nor the other way round: a wrong command line, and the way to the right one.
 fn misplaced(subject: &Subject, class: FailureClass) -> Misplaced {
     let node = subject.node();
@@ -158,38 +176,53 @@ fn one(
     subject: &Subject,
     class: FailureClass,
 ) -> anyhow::Result<ExitCode> {
-    announce(args, subject, class);
-    let verdict = ask(link, args, subject, class, args.wait.unwrap_or_default())?;
+    let tell = |text: &str| {
+        if !args.json && io::stderr().is_terminal() {
+            screen::complain(text);
+        }
+        Ok(())
+    };
+    tell(&format!("rehearsing {class} with {subject} …"))?;
+    let verdict = ask(link, args, (subject, class), args.wait.unwrap_or_default(), &tell)?;
     let Outcome::Drilled(report) = outcome(verdict, args.json)? else {
         return Err(beside_the_point("drill"));
     };
     if !args.json {
-        screen::print(&render::drilled(&report))?;
+        screen::say(&render::drilled(&report))?;
     }
     Ok(if report.passed { Exit::Ok } else { Exit::Failed }.into())
 }
 
 fn all(link: &mut Link, args: &DrillArgs, cells: &[Cell]) -> anyhow::Result<ExitCode> {
     let mut rows = Vec::new();
-    for Cell { subject, class, critical, .. } in cells {
+    for (n, Cell { subject, class, critical, .. }) in cells.iter().enumerate() {
+        let tell =
+            |text: &str| progress(args, &format!("{}/{} {subject} {class}: {text}", n + 1, cells.len()));
         let came = if *critical && !args.yes {
             Rehearsed::Spared("it is critical: --yes rehearses it as well".to_owned())
         } else {
-            announce(args, subject, *class);
-            let verdict = ask(link, args, subject, *class, args.wait.unwrap_or(BETWEEN))?;
-            if args.json {
-                screen::print(&screen::json(&verdict)?)?;
-            }
-            match verdict {
+            tell("rehearsing …")?;
+            match ask(link, args, (subject, *class), args.wait.unwrap_or(BETWEEN), &tell)? {
                 Verdict::Outcome(Outcome::Drilled(report)) => Rehearsed::Done(report),
                 Verdict::Outcome(_) => return Err(beside_the_point("drill")),
-                Verdict::Refused(refusal) => Rehearsed::Refused(refusal.text),
+                Verdict::Refused(refusal) => Rehearsed::Refused(refusal),
             }
         };
+        if args.json {
+            screen::print(&screen::json(&Line::of(subject, *class, &came))?)?;
+        }
+        // That will be so with all the others.
+        if let Rehearsed::Refused(refusal) = &came
+            && refusal.code == RefusalCode::NotRoot
+        {
+            return Err(refusal.clone().into());
+        }
+        tell(&render::rehearsed(&came))?;
         rows.push((subject.to_string(), *class, came));
     }
     if !args.json {
-        screen::print(&render::rehearsals(&rows))?;
+        let gap = if rows.is_empty() { "" } else { "\n" };
+        screen::print(&format!("{gap}{}", render::rehearsals(&rows, screen::fold_at())))?;
     }
     let any = |of: fn(&Rehearsed) -> bool| rows.iter().any(|(_, _, came)| of(came));
     let exit = if any(|came| matches!(came, Rehearsed::Done(report) if !report.passed)) {
@@ -202,24 +235,55 @@ fn all(link: &mut Link, args: &DrillArgs, cells: &[Cell]) -> anyhow::Result<Exit
     Ok(exit.into())
 }
 
-fn announce(args: &DrillArgs, subject: &Subject, class: FailureClass) {
-    if !args.json && io::stderr().is_terminal() {
-        screen::complain(&format!("rehearsing {class} with {subject} …"));
+/// How far many rehearsals are. It takes minutes, so whoever reads is told at once: beside the table on a terminal, before
+/// it in a pipe.
+fn progress(args: &DrillArgs, text: &str) -> anyhow::Result<()> {
+    if args.json {
+        return Ok(());
+    }
+    if screen::is_terminal() {
+        screen::complain(text);
+    } else {
+        screen::print(&format!("{text}\n"))?;
+    }
+    Ok(())
+}
+
+/// What a reader of JSON is told of one of many: the verdict, and whose it is.
+#[derive(Serialize)]
+struct Line<'a> {
+    subject: String,
+    class: FailureClass,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_out: Option<&'a str>,
+    #[serde(flatten)]
+    verdict: Option<Verdict>,
+}
+
+impl<'a> Line<'a> {
+    fn of(subject: &Subject, class: FailureClass, came: &'a Rehearsed) -> Self {
+        let (verdict, left_out) = match came {
+            Rehearsed::Done(report) => (Some(Verdict::Outcome(Outcome::Drilled(report.clone()))), None),
+            Rehearsed::Refused(refusal) => (Some(Verdict::Refused(refusal.clone())), None),
+            Rehearsed::Spared(why) => (None, Some(why.as_str())),
+        };
+        Self { subject: subject.to_string(), class, left_out, verdict }
     }
 }
 
-/// Orders one rehearsal; for as long as `patience` again and again if this is not the time for it.
+/// Orders one rehearsal; for as long as `patience` again and again if this is not the time for it, which is told once.
 fn ask(
     link: &mut Link,
     args: &DrillArgs,
-    subject: &Subject,
-    class: FailureClass,
+    (subject, class): (&Subject, FailureClass),
     patience: Duration,
+    tell: &dyn Fn(&str) -> anyhow::Result<()>,
 ) -> anyhow::Result<Verdict> {
     let lease_ms = args.lease.map_or(0, |lease| lease.as_millis().try_into().unwrap_or(u64::MAX));
     let order = DrillOrder { class, lease_ms, yes: args.yes };
     let timeout = args.lease.unwrap_or(LEASE_AT_MOST) + BEYOND;
     let until = Instant::now() + patience;
+    let mut told = false;
     loop {
         let verdict = link.ask(subject.node(), subject.worker(), Verb::Drill(order), &args.why, timeout)?;
         match &verdict {
@@ -227,6 +291,11 @@ fn ask(
                 if matches!(refusal.code, RefusalCode::NotNow | RefusalCode::Busy)
                     && Instant::now() < until =>
             {
+                if !told {
+                    let why = printable(&refusal.text);
+                    tell(&format!("not now ({why}); asking again for {}", human(patience)))?;
+                    told = true;
+                }
                 sleep(AGAIN);
             }
             Verdict::Refused(_) | Verdict::Outcome(_) => return Ok(verdict),

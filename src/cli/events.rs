@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::ask::{beside_the_point, outcome};
 use super::exit::Exit;
 use super::link::{Link, LinkArgs, LinkError, QUESTION_DEADLINE};
+use super::render::Trail;
 use super::screen::ColorArgs;
 use super::{render, screen};
 use crate::peer::wire::{EventLine, Outcome, ServerFrame, Verb, Verdict};
@@ -27,7 +28,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 ///
 /// Each record is what the audit has, with its priority (as in syslog: 3 somebody must look, 6 for the trail) and the
 /// MESSAGE_ID under which the journal has it. It goes on when the supervisor restarts, and what happened meanwhile is told
-/// then. A reader that is too slow is told how many records it has missed.
+/// then. A reader that is too slow is told how many records it has missed. Times are in UTC. Into a pipe each record is one
+/// line: time, kind, by whom, about what, text.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  keyholder events\n  keyholder events --last 0 --json | jq 'select(.event == \"alert\")'"
@@ -63,7 +65,8 @@ struct Missed {
 /// No answer from the supervisor at the start, a refusal, or an output that cannot be written.
 pub fn run(args: EventsArgs) -> anyhow::Result<ExitCode> {
     let mut link = args.link.open()?;
-    let mut told = Told { args: &args, newest: None };
+    let trail = Trail::new(screen::fold_at(), args.color.paint());
+    let mut told = Told { args: &args, newest: None, trail };
     loop {
         let lost = match told.follow(&mut link) {
             Ok(()) => return Ok(Exit::Ok.into()),
@@ -85,6 +88,7 @@ struct Told<'a> {
     args: &'a EventsArgs,
     /// The highest number among it.
     newest: Option<u64>,
+    trail: Trail,
 }
 
 impl Told<'_> {
@@ -174,8 +178,7 @@ impl Told<'_> {
 
     fn tell(&mut self, line: &EventLine) -> anyhow::Result<bool> {
         self.newest = self.newest.max(Some(line.seq));
-        let text =
-            if self.args.json { screen::json(line)? } else { render::event(line, self.args.color.paint()) };
+        let text = if self.args.json { screen::json(line)? } else { self.trail.record(line) };
         Ok(screen::print(&text)?)
     }
 

@@ -69,7 +69,7 @@ fn live(target: &Target, args: &ExplainArgs) -> anyhow::Result<ExitCode> {
     if args.record {
         screen::print(&recording(&explanation)?)?;
     } else if !args.json {
-        screen::print(&render::explanation(&explanation, args.color.paint()))?;
+        screen::print(&render::explanation(&explanation, screen::fold_at(), args.color.paint()))?;
     }
     Ok(Exit::Ok.into())
 }
@@ -93,7 +93,7 @@ fn again(file: &Path, args: &ExplainArgs) -> anyhow::Result<ExitCode> {
     if args.json {
         screen::print(&screen::json(&story)?)?;
     } else {
-        screen::print(&render::story(&story, args.color.paint()))?;
+        screen::say(&render::story(&story, args.color.paint()))?;
     }
     Ok(Exit::Ok.into())
 }

@@ -78,7 +78,7 @@ pub fn run(remedy: Remedy, args: GentleArgs) -> anyhow::Result<ExitCode> {
     let outcome = outcome(verdict, args.json)?;
     let told = render::remedied(target, &outcome, whole).ok_or_else(|| beside_the_point(remedy.name()))?;
     if !args.json {
-        screen::print(&told)?;
+        screen::say(&told)?;
     }
     let failed = matches!(&outcome, Outcome::Remedied(done) if done.helped == Some(false));
     Ok(if failed { Exit::Failed } else { Exit::Ok }.into())

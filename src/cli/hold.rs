@@ -47,7 +47,7 @@ pub fn run(args: HoldArgs) -> anyhow::Result<ExitCode> {
         return Err(beside_the_point("hold"));
     };
     if !args.json {
-        screen::print(&render::held(target, for_ms))?;
+        screen::say(&render::held(target, for_ms))?;
     }
     Ok(Exit::Ok.into())
 }

@@ -19,7 +19,7 @@ use super::subject::Subject;
 use crate::fleet::matrix::{self, Matrix, Place, Rehearsals, Source};
 use crate::fleet::{Fleet, Severity};
 use crate::peer::wire::{NodeReport, NodeState};
-use crate::vocabulary::FleetHash;
+use crate::vocabulary::{FleetHash, NodeName, WorkerName};
 
 /// Show, for every worker and node and every way to fall, what sees it, what is done, by whom, and when that was rehearsed
 ///
@@ -71,14 +71,14 @@ pub fn run(args: MatrixArgs) -> anyhow::Result<ExitCode> {
         Asked::Supervisor { rehearsals, .. } => Source::Asked(rehearsals),
     };
     let mut matrix = Matrix::of(&fleet, source);
-    matrix.notes.extend(asked.note(path, fleet.hash));
     if let Some(subject) = &args.subject {
-        narrow(&mut matrix, subject);
+        matrix.narrow(&fleet, subject.node(), subject.worker());
         if matrix.rows.is_empty() {
-            screen::complain(&no_such(subject, path));
+            screen::complain(&no_such(&fleet, subject, path));
             return Ok(Exit::NoSuch.into());
         }
     }
+    matrix.notes.extend(asked.note(path, fleet.hash));
     if args.json {
         screen::print(&screen::json(&Report::of(&matrix))?)?;
     } else if args.markdown {
@@ -113,7 +113,7 @@ fn fleet(path: &Path) -> Option<Fleet> {
         Ok(loaded) => Some(loaded.fleet),
         Err(problems) => {
             let shown = problems::Look::of_stderr().show(&problems, Severity::Error);
-            screen::complain(shown.trim_end_matches('\n'));
+            screen::pass_on(shown.trim_end_matches('\n'));
             None
         }
     }
@@ -217,17 +217,21 @@ fn newest(last: &mut BTreeMap<Place, matrix::Rehearsal>, place: Place, told: &cr
     last.insert(place, rehearsal);
 }
 
-fn narrow(matrix: &mut Matrix, subject: &Subject) {
-    matrix.rows.retain(|row| {
-        row.node == *subject.node()
-            && subject.worker().is_none_or(|worker| row.worker.as_ref() == Some(worker))
-    });
-}
-
-fn no_such(subject: &Subject, path: &Path) -> String {
-    let what = match subject.worker() {
-        Some(worker) => format!("worker {}/{worker}", subject.node()),
-        None => format!("node {}", subject.node()),
+/// What was asked about is not there; what is.
+fn no_such(fleet: &Fleet, subject: &Subject, path: &Path) -> String {
+    let (node, path) = (subject.node(), path.display());
+    let known: Vec<&str> = match fleet.nodes.get(node) {
+        Some(spec) if spec.disabled => {
+            return format!("keyholder: error: {node} is disabled in {path}, so nothing is done there");
+        }
+        Some(spec) => spec.workers.keys().map(WorkerName::as_str).collect(),
+        None => fleet.nodes.keys().map(NodeName::as_str).collect(),
     };
-    format!("{} has no {what}, or its node is disabled", path.display())
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    match (subject.worker(), fleet.nodes.contains_key(node)) {
+        (Some(worker), true) => {
+            format!("keyholder: error: {node} has no worker {worker} in {path}; it has {known}")
+        }
+        (Some(_) | None, _) => format!("keyholder: error: {node} is not in {path}, which knows {known}"),
+    }
 }

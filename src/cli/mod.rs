@@ -1,6 +1,7 @@
 //! The command line: one file per subcommand, with its arguments and its `run`.
 
 pub mod exit;
+pub mod fold;
 pub mod link;
 pub mod render;
 pub mod screen;

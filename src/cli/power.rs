@@ -48,7 +48,7 @@ pub fn run(args: PowerArgs) -> anyhow::Result<ExitCode> {
     let Outcome::Powered { done, how, took_us } = outcome else { return Err(beside_the_point("power")) };
     if !args.json {
         let took = human(Duration::from_micros(took_us));
-        screen::print(&format!(
+        screen::say(&format!(
             "the power command for {} {} after {took}; whether the host comes back shows in: keyholder status --watch\n",
             args.node,
             printable(&how)

@@ -57,7 +57,7 @@ pub fn run(args: ProveArgs) -> anyhow::Result<ExitCode> {
     let verdict = link.ask(&node, None, Verb::Prove { task: args.task, lane }, "", PATIENCE)?;
     let Outcome::Proof(proof) = outcome(verdict, args.json)? else { return Err(beside_the_point("prove")) };
     if !args.json {
-        screen::print(&shown(&proof))?;
+        screen::say(&shown(&proof))?;
     }
     Ok(exit(proof.verdict).into())
 }

@@ -64,7 +64,7 @@ pub fn run(args: RelaunchArgs) -> anyhow::Result<ExitCode> {
     let outcome = outcome(verdict, args.json)?;
     let told = render::relaunched(target, &outcome, whole).ok_or_else(|| beside_the_point("relaunch"))?;
     if !args.json {
-        screen::print(&told)?;
+        screen::say(&told)?;
     }
     let failed = matches!(outcome, Outcome::Failed(_));
     Ok(if failed { Exit::Failed } else { Exit::Ok }.into())

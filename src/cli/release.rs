@@ -42,7 +42,7 @@ pub fn run(args: ReleaseArgs) -> anyhow::Result<ExitCode> {
         return Err(beside_the_point("release"));
     };
     if !args.json {
-        screen::print(&render::released(target, hold, quarantine))?;
+        screen::say(&render::released(target, hold, quarantine))?;
     }
     Ok(Exit::Ok.into())
 }

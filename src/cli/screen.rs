@@ -8,6 +8,7 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use clap::builder::styling::{AnsiColor, Effects, Style};
 use serde::Serialize;
 
+use super::fold::fold_lines;
 use crate::vocabulary::printable;
 
 /// When to use colour.
@@ -82,6 +83,11 @@ pub fn width() -> u16 {
     said.or_else(has).filter(|width| *width >= 40).unwrap_or(80)
 }
 
+/// Into how many columns text is to be broken: the terminal's; into a pipe a line stays a line, whatever its length.
+pub fn fold_at() -> Option<u16> {
+    is_terminal().then(width)
+}
+
 /// Whether somebody looks at standard output right now.
 pub fn is_terminal() -> bool {
     io::stdout().is_terminal()
@@ -103,8 +109,21 @@ pub fn print(text: &str) -> io::Result<bool> {
     }
 }
 
-/// Writes a line to standard error. If even that is closed there is nobody left to tell.
+/// Writes sentences to standard output, as [`print`]; on a terminal their lines end between words.
+///
+/// # Errors
+/// As [`print`].
+pub fn say(text: &str) -> io::Result<bool> {
+    print(&fold_lines(text, fold_at()))
+}
+
+/// Writes a sentence to standard error; on a terminal its lines end between words.
 pub fn complain(text: &str) {
+    pass_on(&fold_lines(text, io::stderr().is_terminal().then(width)));
+}
+
+/// Writes what was laid out elsewhere to standard error, and a line feed. If even that is closed there is nobody left to tell.
+pub fn pass_on(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 

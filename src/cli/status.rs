@@ -53,7 +53,7 @@ pub fn run(args: StatusArgs) -> anyhow::Result<ExitCode> {
     }
     let reports = ask(&mut link, args.subject.as_ref(), args.json)?;
     if !args.json {
-        screen::print(&render::fleet(&reports, &look(&link, &args.color)))?;
+        screen::say(&render::fleet(&reports, &look(&link, &args.color)))?;
     }
     Ok(exit::of_reports(&reports).into())
 }

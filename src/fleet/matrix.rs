@@ -188,7 +188,15 @@ impl Matrix {
             rows.extend(node.workers.iter().map(|(worker, spec)| table.worker(name, node, worker, spec)));
             rows.push(table.node(name, node));
         }
-        Self { rows, notes: host::notes(fleet) }
+        Self { rows, notes: host::notes(fleet, None) }
+    }
+
+    /// Leaves one node of the fleet's table, or one worker of it, and the notes that matter for that.
+    pub fn narrow(&mut self, fleet: &Fleet, node: &NodeName, worker: Option<&WorkerName>) {
+        self.rows.retain(|row| {
+            row.node == *node && worker.is_none_or(|worker| row.worker.as_ref() == Some(worker))
+        });
+        self.notes = host::notes(fleet, Some(host::Shown { node, worker }));
     }
 
     /// How many cells somebody has to see to.

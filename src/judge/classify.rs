@@ -165,6 +165,7 @@ mod tests {
             job: false,
             refuse_manual_start: false,
             restarts_itself: false,
+            restarts: 0,
             stop: StopCause::ByItself,
             exit: None,
         }

@@ -341,6 +341,7 @@ impl Hour {
             job: false,
             refuse_manual_start: false,
             restarts_itself: self.restarts_itself,
+            restarts: 0,
             stop: if dead { StopCause::ByItself } else { StopCause::Never },
             exit: None,
         };

@@ -38,11 +38,18 @@ pub struct UnitSnapshot {
     /// Whether systemd itself restarts it in some case (Restart= is not "no").
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub restarts_itself: bool,
+    /// How often systemd has restarted it itself since somebody last started or reset it (NRestarts). Nothing is decided by it.
+    #[serde(default, skip_serializing_if = "none")]
+    pub restarts: u32,
     /// How the last run ended, if it has ended.
     pub stop: StopCause,
     /// How the main process of the last run ended, in words: "exit code 1", "signal 9 (KILL)".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<String>,
+}
+
+fn none(count: &u32) -> bool {
+    *count == 0
 }
 
 /// systemd's LoadState.

@@ -96,6 +96,7 @@ fn unit(active: ActiveState, sub: &str, stop: StopCause) -> Observation {
         job: false,
         refuse_manual_start: false,
         restarts_itself: false,
+        restarts: 0,
         stop,
         exit: None,
     })

@@ -109,12 +109,17 @@ impl Core {
             .map(|(name, _)| name.clone())
             .collect();
         for name in names {
-            if let Some(worker) = self.workers.get_mut(&name)
-                && !worker.knows_better_than(seen)
-            {
-                worker.take_in(seen.clone(), self.host, now);
+            let mut loops = false;
+            if let Some(worker) = self.workers.get_mut(&name) {
+                loops = worker.loops.take(seen, &worker.spec.policy, now);
+                if !worker.knows_better_than(seen) {
+                    worker.take_in(seen.clone(), self.host, now);
+                }
             }
             self.look(&name, now);
+            if loops {
+                self.say_loops(&name, now);
+            }
         }
     }
 
@@ -340,7 +345,7 @@ impl Core {
         let due: Vec<WorkerName> = self
             .workers
             .iter()
-            .filter(|(_, worker)| worker.state.wake(worker.policy()).is_some_and(|at| at <= now))
+            .filter(|(_, worker)| worker.wake().is_some_and(|at| at <= now))
             .map(|(name, _)| name.clone())
             .collect();
         for name in due {
@@ -357,7 +362,7 @@ impl Core {
         let blackouts = self.blackouts(now);
         self.workers
             .values()
-            .filter_map(|worker| worker.state.wake(worker.policy()))
+            .filter_map(|worker| worker.wake())
             .filter(|at| *at > now)
             .chain(errands)
             .chain(drill)

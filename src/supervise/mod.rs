@@ -9,6 +9,7 @@ mod drill;
 mod gentle;
 pub mod kernel;
 mod lanes;
+mod loops;
 mod neighbours;
 mod orders;
 mod peers;

@@ -30,6 +30,25 @@ impl Core {
         ));
     }
 
+    /// A worker falls again and again, and systemd restarts it each time: it is never down for long enough to be anybody else's.
+    pub(super) fn say_loops(&self, name: &WorkerName, now: Moment) {
+        let Some(worker) = self.workers.get(name) else { return };
+        // Nobody is woken for what was done on purpose.
+        if worker.is_rehearsed() || worker.state.held(now).is_some() {
+            return;
+        }
+        let loud = worker.spec.blast_radius != BlastRadius::Auxiliary;
+        let (kind, priority) =
+            if loud { (Kind::Alert, Priority::Error) } else { (Kind::Observed, Priority::Warning) };
+        let (unit, target) = (&worker.spec.unit, self.target(name));
+        let often = worker.loops.told(&worker.spec.policy, now).unwrap_or_default();
+        let text = format!(
+            "{unit} falls again and again, lastly after {}; it is left to systemd, which has restarted it {often}: journalctl -u {unit}; keyholder explain {target}",
+            worker.loops.last()
+        );
+        self.recorder.record(Record::local(kind, priority, target, text));
+    }
+
     /// Says what the judge wants said, and answers those who waited for it.
     pub(super) fn say(&mut self, name: &WorkerName, say: Say, now: Moment) {
         // What they have in common is told once, and is the node's.

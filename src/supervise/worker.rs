@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use super::acts::journal_of;
 use super::drill::Rehearsing;
 use super::drill::kept::Kept;
+use super::loops::Loops;
 use crate::fleet::Worker as Spec;
 use crate::judge::tape::Tape;
 use crate::judge::{
@@ -27,6 +28,8 @@ pub(super) struct Worker {
     pub(super) spec: Arc<Spec>,
     pub(super) state: WorkerState,
     pub(super) seen: Observation,
+    /// What systemd does about it itself.
+    pub(super) loops: Loops,
     /// Signs of progress beside the unit's state.
     pub(super) signs: Signs,
     pub(super) health: Health,
@@ -61,6 +64,7 @@ pub(super) struct Shown {
     pub(super) class: Class,
     invocation: Option<InvocationId>,
     why: String,
+    loops: bool,
 }
 
 /// How many orders may wait on one worker; each holds memory until it is answered.
@@ -82,9 +86,10 @@ impl Worker {
             spec,
             state,
             seen: Observation::Failed(blind.clone()),
+            loops: Loops::default(),
             signs: Signs::default(),
             health: Health::Unknown(blind.clone()),
-            shown: Shown { class: Class::Unknown, invocation: None, why: blind },
+            shown: Shown { class: Class::Unknown, invocation: None, why: blind, loops: false },
             since: now,
             last_act: None,
             lane: None,
@@ -141,7 +146,18 @@ impl Worker {
 
     /// What a watcher is shown, and told again when it changes.
     pub(super) fn shown(&self, now: Moment) -> Shown {
-        Shown { class: self.class(now), invocation: self.invocation(), why: self.why() }
+        Shown {
+            class: self.class(now),
+            invocation: self.invocation(),
+            why: self.why(),
+            loops: self.loops.too_many(self.policy(), now),
+        }
+    }
+
+    /// When it has to be looked at again even if nothing happens.
+    pub(super) fn wake(&self) -> Option<Moment> {
+        let loops = self.shown.loops.then(|| self.loops.wake(self.policy())).flatten();
+        self.state.wake(self.policy()).into_iter().chain(loops).min()
     }
 
     /// The evidence for its present health, in words.
@@ -159,9 +175,14 @@ impl Worker {
 
     /// What is being done, in words; empty when nothing is. No times: they would stand still where the report is kept, and
     /// `due_in_ms` says when.
-    fn doing(&self) -> String {
+    fn doing(&self, now: Moment) -> String {
         match &self.state.phase {
-            Phase::Watching => String::new(),
+            Phase::Watching => match self.loops.told(self.policy(), now) {
+                Some(often) if self.loops.too_many(self.policy(), now) => {
+                    format!("left to systemd, which restarts it again and again: {often}")
+                }
+                Some(_) | None => String::new(),
+            },
             Phase::Waiting { why: Wait::SystemdFirst, .. } => "systemd may restart it itself".to_owned(),
             Phase::Waiting { why: Wait::UndeclaredStop, .. } => "nobody declared this stop".to_owned(),
             Phase::Waiting { why: Wait::Grace, .. } => "its watchers repair it after the grace".to_owned(),
@@ -215,7 +236,7 @@ impl Worker {
             why: self.why(),
             for_ms: ms(now.since(self.since)),
             invocation: self.invocation(),
-            doing: self.doing(),
+            doing: self.doing(now),
             due_in_ms: due.map(|due| ms(due.since(now))),
             last_act: self.last_act.as_ref().map(|(_, act)| act.clone()),
             last_act_ms: self.last_act.as_ref().map(|(at, _)| ms(now.since(*at))),
@@ -263,6 +284,13 @@ impl Worker {
         }
         if !report.doing.is_empty() {
             decided.push(report.doing.clone());
+        }
+        if let Some(often) = self.loops.told(policy, now) {
+            decided.push(format!(
+                "systemd itself (Restart=) has restarted it {often}, lastly after {}: it is repaired, or put in quarantine, only \
+                 if it stays down, as at a start limit (StartLimitIntervalSec=, StartLimitBurst=)",
+                self.loops.last()
+            ));
         }
         decided.push(format!(
             "flap guard: {} of {} relaunches within {} are spent",

@@ -9,7 +9,7 @@ use crate::vocabulary::InvocationId;
 /// What [`Raw`] takes notice of, for `systemctl show --property=`.
 pub(super) const PROPERTIES: &str = "Id,LoadState,ActiveState,SubState,Job,InvocationID,RefuseManualStart,\
     InactiveExitTimestampMonotonic,ActiveEnterTimestampMonotonic,ActiveExitTimestampMonotonic,Result,Restart,\
-    RemainAfterExit,RuntimeMaxUSec,ExecMainExitTimestampMonotonic,ExecMainCode,ExecMainStatus";
+    RemainAfterExit,NRestarts,RuntimeMaxUSec,ExecMainExitTimestampMonotonic,ExecMainCode,ExecMainStatus";
 
 /// A unit's properties, under systemd's names for them. Times are microseconds of CLOCK_MONOTONIC, 0 for never.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,6 +26,7 @@ pub(super) struct Raw {
     pub(super) refuse_manual_start: bool,
     pub(super) restart: String,
     pub(super) remain_after_exit: bool,
+    pub(super) restarts: u32,
     /// `u64::MAX` for no limit.
     pub(super) runtime_max: u64,
     pub(super) inactive_exit: u64,
@@ -80,6 +81,7 @@ impl Raw {
             "Job" => put(&mut self.job, value.job()),
             "RefuseManualStart" => put(&mut self.refuse_manual_start, value.flag()),
             "RemainAfterExit" => put(&mut self.remain_after_exit, value.flag()),
+            "NRestarts" => put(&mut self.restarts, value.number().and_then(|count| count.try_into().ok())),
             "RuntimeMaxUSec" => put(&mut self.runtime_max, value.number()),
             "InactiveExitTimestampMonotonic" => put(&mut self.inactive_exit, value.number()),
             "ActiveEnterTimestampMonotonic" => put(&mut self.active_enter, value.number()),
@@ -172,6 +174,7 @@ impl Raw {
             job: self.job != 0,
             refuse_manual_start: self.refuse_manual_start,
             restarts_itself: self.restarts_itself(),
+            restarts: self.restarts,
             stop: stop::cause(self),
             exit: stop::exit(self),
         }
@@ -202,6 +205,7 @@ impl Value for Variant<'_> {
     fn number(&self) -> Option<u64> {
         match self {
             Variant::U64(number) => Some(*number),
+            Variant::U32(number) => Some(u64::from(*number)),
             _ => None,
         }
     }

@@ -12,4 +12,5 @@ mod matrix;
 mod orders;
 mod screen;
 mod status;
+mod terminal;
 mod watching;

@@ -73,13 +73,13 @@ fn told(lab: &Lab) -> Vec<Value> {
 #[test]
 fn an_alert_calls_a_person_and_nobody_is_called_for_less() {
     let names: Vec<String> = (1..=CROWD).map(|n| format!("c{n:02}")).collect();
-    let mut units = vec!["critical", "normal", "aux"];
+    let mut units = vec!["critical", "normal", "aux", "loops"];
     units.extend(names.iter().map(String::as_str));
     let files: Vec<(String, String)> =
         units.iter().map(|unit| (format!("{unit}.service"), service(""))).collect();
     let files: Vec<(&str, &str)> = files.iter().map(|(name, body)| (name.as_str(), body.as_str())).collect();
     let mut workers = String::from(
-        "normal: { unit: normal.service }\naux: { unit: aux.service, blast_radius: auxiliary }\n",
+        "normal: { unit: normal.service }\nloops: { unit: loops.service }\naux: { unit: aux.service, blast_radius: auxiliary }\n",
     );
     for critical in ["critical"].into_iter().chain(names.iter().map(String::as_str)) {
         workers.push_str(&format!("{critical}: {{ unit: {critical}.service, blast_radius: critical }}\n"));
@@ -88,6 +88,7 @@ fn an_alert_calls_a_person_and_nobody_is_called_for_less() {
     let events = Events::open(&lab);
 
     without_a_hook_nothing_is_started(&lab, &events);
+    what_systemd_restarts_again_and_again_is_said(&lab, &events);
     lab.write("mars", "/etc/keyholder/alert", HOOK);
     lab.sh("mars", "chmod 755 /etc/keyholder/alert");
     less_than_critical_is_told_and_nobody_is_called(&lab, &events);
@@ -104,6 +105,37 @@ fn without_a_hook_nothing_is_started(lab: &Lab, events: &Events) {
     let started = lab.sh("mars", "journalctl --sync; journalctl -o cat --no-pager UNIT=keyholder-alert@*.service + _SYSTEMD_UNIT=keyholder-alert@*.service | wc -l");
     assert_eq!(started.trim(), "0");
     assert_eq!(told(lab), [] as [Value; 0]);
+}
+
+/// Whenever somebody looks it is up or about to be, and no start limit ends that.
+fn what_systemd_restarts_again_and_again_is_said(lab: &Lab, events: &Events) {
+    let restart = "[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestart=always\nRestartSec=100ms\n";
+    lab.write("mars", "/etc/systemd/system/loops.service.d/loops.conf", restart);
+    lab.sh("mars", "systemctl daemon-reload");
+    // By hand it may be started as often as somebody likes.
+    for _ in 0..4 {
+        lab.sh("mars", "systemctl restart loops");
+    }
+    lab.write(
+        "mars",
+        "/etc/systemd/system/loops.service.d/loops.conf",
+        &format!("{restart}ExecStart=\nExecStart=/bin/sh -c 'sleep 0.2; exit 7'\n"),
+    );
+    assert!(events.of("loops", "again and again").is_empty(), "{:?}", events.all());
+    lab.sh("mars", "systemctl daemon-reload; systemctl restart --no-block loops");
+    let told = wait("it is told", SOON, || events.of("loops", "falls again and again").pop());
+    assert_eq!((&told["event"], &told["priority"]), (&"alert".into(), &3.into()), "{told}");
+    assert!(told["text"].as_str().expect("a text").contains("lastly after exit code 7"), "{told}");
+    wait("both say so", SOON, || {
+        let said = ["mars", "ai-core"].map(|node| lab.sh(node, "keyholder status mars/loops || :"));
+        said.iter()
+            .all(|said| said.contains("left to systemd, which restarts it again and again"))
+            .then_some(())
+    });
+    let said = lab.tell("mars", "keyholder doctor").1;
+    assert!(said.contains("mars/loops is") && said.contains("keyholder explain mars/loops"), "{said}");
+    lab.sh("mars", "keyholder hold mars/loops --for 30m --why 'it has been seen'; systemctl stop loops");
+    assert_eq!(events.of("loops", "falls again and again").len(), 1, "once");
 }
 
 /// All three are seen alike; what differs is who hears of it.

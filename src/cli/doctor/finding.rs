@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::cli::exit::Exit;
+use crate::cli::fold::fold;
 use crate::cli::screen::{Paint, Tone};
 use crate::vocabulary::printable;
 
@@ -57,8 +58,8 @@ impl Finding {
     }
 }
 
-/// All findings for a person, and a line that counts them.
-pub(super) fn report(findings: &[Finding], paint: Paint) -> String {
+/// All findings for a person in lines of at most `width`, and a line that counts them.
+pub(super) fn report(findings: &[Finding], width: Option<u16>, paint: Paint) -> String {
     let mut text = String::new();
     let widest = findings.iter().map(|finding| finding.check.len()).max().unwrap_or(0);
     for finding in findings {
@@ -73,10 +74,11 @@ pub(super) fn report(findings: &[Finding], paint: Paint) -> String {
             "{}  {:widest$}  {}",
             paint.on(tone, word),
             finding.check,
-            printable(&finding.text)
+            fold(&printable(&finding.text), width, widest + 8, widest + 8)
         );
         if let Some(way_out) = &finding.way_out {
-            let _ = writeln!(text, "      {:widest$}  -> {}", "", printable(way_out));
+            let way_out = fold(&printable(way_out), width, widest + 11, widest + 11);
+            let _ = writeln!(text, "      {:widest$}  -> {way_out}", "");
         }
     }
     let count = |level| findings.iter().filter(|finding| finding.level == level).count();

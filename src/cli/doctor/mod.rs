@@ -14,6 +14,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use nix::unistd::geteuid;
+
 pub use finding::{Finding, Level};
 use finding::{exit, report};
 
@@ -56,7 +58,11 @@ pub struct DoctorArgs {
 /// An output that cannot be written. What is wrong with the node is no error but exit code 3.
 pub fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
     let findings = examine(&args);
-    let text = if args.json { screen::json(&findings)? } else { report(&findings, args.color.paint()) };
+    let text = if args.json {
+        screen::json(&findings)?
+    } else {
+        report(&findings, screen::fold_at(), args.color.paint())
+    };
     screen::print(&text)?;
     Ok(exit(&findings).into())
 }
@@ -78,7 +84,8 @@ fn examine(args: &DoctorArgs) -> Vec<Finding> {
                 format!("the fleet file does not have its pin {pin}: no peer accepts it"),
             )
             .way_out("add it to this node's pins, on every node"),
-            Err(error) => Finding::fail("key", format!("{error:#}")),
+            Err(error) if geteuid().is_root() => Finding::fail("key", format!("{error:#}")),
+            Err(error) => Finding::warn("key", format!("{error:#}")).way_out("sudo keyholder doctor"),
         });
     }
     ours(node, &mut findings);
@@ -132,6 +139,7 @@ fn me(given: Option<&NodeName>, fleet: Option<&Fleet>, findings: &mut Vec<Findin
     findings.push(match fleet.map(|fleet| fleet.nodes.get(&me)) {
         Some(Some(node)) if node.disabled => {
             Finding::fail("node", format!("{me} is disabled in the fleet file: no peer accepts it"))
+                .way_out("take `disabled: true` away, on every node, and reload")
         }
         Some(Some(node)) if node.watched_by.is_empty() => Finding::warn(
             "node",
@@ -142,7 +150,16 @@ fn me(given: Option<&NodeName>, fleet: Option<&Fleet>, findings: &mut Vec<Findin
             let watchers: Vec<_> = node.watched_by.iter().map(NodeName::as_str).collect();
             Finding::ok("node", format!("this is {me}, watched by {}", watchers.join(", ")))
         }
-        Some(None) => Finding::fail("node", format!("this is {me}, and the fleet file does not know it")),
+        Some(None) => {
+            let known: Vec<_> =
+                fleet.into_iter().flat_map(|fleet| fleet.nodes.keys()).map(NodeName::as_str).collect();
+            Finding::fail("node", format!("this is {me}, and the fleet file does not know it")).way_out(
+                format!(
+                    "write one of {} into /etc/keyholder/node, or add {me} to the fleet file",
+                    known.join(", ")
+                ),
+            )
+        }
         None => {
             Finding::warn("node", format!("this is {me}; whether the fleet file knows it could not be seen"))
         }

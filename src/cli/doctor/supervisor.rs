@@ -83,6 +83,12 @@ pub(super) fn judge(reports: &[NodeReport], server: &Hello) -> Vec<Finding> {
         for worker in &report.workers {
             let (subject, why) = (format!("{node}/{}", worker.worker), &worker.why);
             match worker.class {
+                // Up, and yet something is the matter with it.
+                Class::Healthy | Class::Starting if !worker.doing.is_empty() && worker.drill.is_none() => {
+                    let text = format!("{subject} is {}: {}", worker.class.name(), worker.doing);
+                    findings
+                        .push(Finding::warn("health", text).way_out(format!("keyholder explain {subject}")));
+                }
                 Class::Healthy | Class::Starting | Class::Held => {}
                 Class::Dead | Class::Stuck | Class::DeliveryGap => findings.push(
                     Finding::fail("health", format!("{subject} is {}: {why}", worker.class.name()))

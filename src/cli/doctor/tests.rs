@@ -165,7 +165,8 @@ fn the_report_counts_and_is_printable() {
         Finding::warn("journal", "volatile").way_out("mkdir -p /var/log/journal"),
         Finding::fail("supervisor", "\x1b[2Jdead").way_out("start \x1b it"),
     ];
-    insta::assert_snapshot!(report(&findings, Paint(false)));
+    insta::assert_snapshot!(report(&findings, None, Paint(false)));
+    insta::assert_snapshot!("the_report_at_40_columns", report(&findings, Some(40), Paint(false)));
     assert_eq!(exit(&findings), Exit::NotHealthy);
     assert_eq!(exit(&findings[..2]), Exit::Ok);
     insta::assert_snapshot!("doctor_json", screen::json(&findings).unwrap());

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use crate::cli::fold::fold;
 use crate::cli::screen::{Paint, Tone};
 use crate::fleet::matrix::{Cell, Lack, Matrix, Rehearsed, Row, Rung, Verdict, written};
 use crate::fleet::{BlastRadius, RepairBy};
@@ -34,7 +35,7 @@ pub(super) fn text(matrix: &Matrix, width: u16, paint: Paint) -> String {
     let mut text = format!("{}\n", paint.on(Tone::Faint, &head));
     for row in &matrix.rows {
         // Writing to a String cannot fail, here and below.
-        let _ = writeln!(text, "{}", fill(&heading(row), width, "    "));
+        let _ = writeln!(text, "{}", fold(&heading(row), Some(width), 0, 4));
         for cell in &row.cells {
             line(&mut text, cell, seen, usize::from(width), paint);
         }
@@ -48,17 +49,17 @@ pub(super) fn text(matrix: &Matrix, width: u16, paint: Paint) -> String {
                 continue;
             }
             let told = format!("{} {}: {}", subject(row), cell.class, printable(&open.text));
-            let _ = writeln!(text, "{gap}{}", fill(&told, width, "  "));
+            let _ = writeln!(text, "{gap}{}", fold(&told, Some(width), 0, 2));
         }
     }
     if cells().flat_map(|cell| &cell.open).any(|open| open.lack == Lack::Rehearsal) {
         let how = "To rehearse: keyholder drill NODE[/WORKER] --class CLASS, or keyholder drill --all";
-        let _ = write!(text, "\n{}\n", fill(how, width, "  "));
+        let _ = write!(text, "\n{}\n", fold(how, Some(width), 0, 2));
     }
     for note in &matrix.notes {
-        let _ = write!(text, "\n{}\n", fill(&printable(note), width, ""));
+        let _ = write!(text, "\n{}\n", fold(&printable(note), Some(width), 0, 0));
     }
-    let _ = write!(text, "\n{}\n", fill(&summary(matrix), width, "  "));
+    let _ = write!(text, "\n{}\n", fold(&summary(matrix), Some(width), 0, 2));
     text
 }
 
@@ -170,26 +171,6 @@ fn summary(matrix: &Matrix) -> String {
         open => parts.push(format!("{open} to see to")),
     }
     parts.join(", ")
-}
-
-/// Breaks a sentence into lines; those after the first begin with `indent`.
-fn fill(sentence: &str, width: u16, indent: &str) -> String {
-    let width = usize::from(width);
-    let (mut text, mut at) = (String::new(), 0);
-    for word in sentence.split(' ') {
-        let length = word.chars().count();
-        if at > 0 && at + 1 + length > width {
-            text.push('\n');
-            text.push_str(indent);
-            at = indent.len();
-        } else if at > 0 {
-            text.push(' ');
-            at += 1;
-        }
-        text.push_str(word);
-        at += length;
-    }
-    text
 }
 
 /// One table with everything that the terminal has no room for.

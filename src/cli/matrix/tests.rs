@@ -130,10 +130,10 @@ fn everything_that_can_be_in_it_is_shown() {
 #[test]
 fn what_is_asked_about_is_all_that_is_shown() {
     let mut matrix = Matrix::of(&fleet(), Source::FileAlone);
-    narrow(&mut matrix, &"ai-core".parse().unwrap());
+    matrix.narrow(&fleet(), &"ai-core".parse().unwrap(), None);
     assert_eq!(matrix.rows.len(), 3);
-    narrow(&mut matrix, &"ai-core/write".parse().unwrap());
+    matrix.narrow(&fleet(), &"ai-core".parse().unwrap(), Some(&"write".parse().unwrap()));
     assert_eq!(matrix.rows.len(), 1);
-    narrow(&mut matrix, &"venus".parse().unwrap());
+    matrix.narrow(&fleet(), &"venus".parse().unwrap(), None);
     assert!(matrix.rows.is_empty());
 }

@@ -6,7 +6,8 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
 
 use super::us;
-use crate::peer::wire::DrillReport;
+use crate::cli::fold::fold;
+use crate::peer::wire::{DrillReport, Refusal};
 use crate::vocabulary::{FailureClass, printable};
 
 /// What came of one of many.
@@ -15,7 +16,7 @@ pub enum Rehearsed {
     /// It took place.
     Done(DrillReport),
     /// It was refused, and nothing was touched.
-    Refused(String),
+    Refused(Refusal),
     /// It was not asked for.
     Spared(String),
 }
@@ -48,15 +49,26 @@ fn times(report: &DrillReport) -> String {
     }
 }
 
-/// Many of them, a line each.
-pub fn rehearsals(rows: &[(String, FailureClass, Rehearsed)]) -> String {
+/// What came of one of many, in a line.
+pub fn rehearsed(came: &Rehearsed) -> String {
+    match came {
+        Rehearsed::Done(report) if report.passed => format!("passed: {}", times(report)),
+        Rehearsed::Done(report) => format!("FAILED: {}; {}", times(report), printable(&report.why)),
+        Rehearsed::Refused(refusal) => format!("refused: {}", printable(&refusal.text)),
+        Rehearsed::Spared(why) => format!("left out: {}", printable(why)),
+    }
+}
+
+/// Many of them: a row each, then why, of each that did not pass, in lines of at most `width`.
+pub fn rehearsals(rows: &[(String, FailureClass, Rehearsed)], width: Option<u16>) -> String {
     if rows.is_empty() {
         return "there is nothing to rehearse from here\n".to_owned();
     }
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["SUBJECT", "CLASS", "RESULT", "FOUND", "REPAIRED", "BY", "WHY"]);
+    table.set_header(["SUBJECT", "CLASS", "RESULT", "FOUND", "REPAIRED", "BY"]);
     let time = |time: Option<u64>| time.map_or_else(|| "-".to_owned(), us);
+    let mut reasons = String::new();
     for (subject, class, came) in rows {
         let (result, found, repaired, by, why) = match came {
             Rehearsed::Done(report) => (
@@ -64,23 +76,33 @@ pub fn rehearsals(rows: &[(String, FailureClass, Rehearsed)]) -> String {
                 time(report.detect_us),
                 time(report.repair_us),
                 report.by.as_deref().unwrap_or("-"),
-                if report.passed { "" } else { report.why.as_str() },
+                (!report.passed).then_some(&report.why),
             ),
-            Rehearsed::Refused(why) => ("refused", time(None), time(None), "-", why.as_str()),
-            Rehearsed::Spared(why) => ("left out", time(None), time(None), "-", why.as_str()),
+            Rehearsed::Refused(refusal) => ("refused", time(None), time(None), "-", Some(&refusal.text)),
+            Rehearsed::Spared(why) => ("left out", time(None), time(None), "-", Some(why)),
         };
-        let (by, why) = (printable(by).into_owned(), printable(why).into_owned());
-        table.add_row([subject.clone(), class.to_string(), result.to_owned(), found, repaired, by, why]);
+        if let Some(why) = why {
+            let told = format!("{subject} {class} {result}: {}", printable(why));
+            // Writing to a String cannot fail.
+            let _ = writeln!(reasons, "{}", fold(&told, width, 0, 2));
+        }
+        let by = printable(by).into_owned();
+        table.add_row([subject.clone(), class.to_string(), result.to_owned(), found, repaired, by]);
     }
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
-    table.trim_fmt().lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    let mut text: String = table.trim_fmt().lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    if !reasons.is_empty() {
+        let _ = write!(text, "\n{reasons}");
+    }
+    text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::peer::wire::RefusalCode;
 
     fn report(passed: bool) -> DrillReport {
         DrillReport {
@@ -101,14 +123,18 @@ mod tests {
         let rows = [
             ("mars/write".to_owned(), FailureClass::Dead, Rehearsed::Done(report(true))),
             ("mars/agent".to_owned(), FailureClass::Stuck, Rehearsed::Done(report(false))),
-            ("mars".to_owned(), FailureClass::SupervisorDead, Rehearsed::Refused("not now".to_owned())),
+            (
+                "mars".to_owned(),
+                FailureClass::SupervisorDead,
+                Rehearsed::Refused(Refusal::new(RefusalCode::NotNow, "not now")),
+            ),
             ("mars/vital".to_owned(), FailureClass::Dead, Rehearsed::Spared("it is critical".to_owned())),
         ];
         insta::assert_snapshot!(format!(
             "{}{}{}",
             drilled(&report(true)),
             drilled(&report(false)),
-            rehearsals(&rows)
+            rehearsals(&rows, None)
         ));
     }
 }

@@ -3,13 +3,17 @@
 use std::fmt::Write as _;
 
 use super::{class, lane, ms};
+use crate::cli::fold::fold;
 use crate::cli::screen::Paint;
 use crate::fleet::BlastRadius;
 use crate::peer::wire::Explanation;
 use crate::vocabulary::printable;
 
-/// The explanation of one worker's state.
-pub fn explanation(explanation: &Explanation, paint: Paint) -> String {
+/// Where a row's value begins.
+const VALUE_AT: usize = 14;
+
+/// The explanation of one worker's state, in lines of at most `width`.
+pub fn explanation(explanation: &Explanation, width: Option<u16>, paint: Paint) -> String {
     let worker = &explanation.report;
     let (word, tone) = class(worker.class);
     let radius = match worker.blast_radius {
@@ -17,17 +21,18 @@ pub fn explanation(explanation: &Explanation, paint: Paint) -> String {
         BlastRadius::Normal => "normal",
         BlastRadius::Auxiliary => "auxiliary",
     };
-    let mut text = format!(
-        "{}/{}  {}  for {}  {}, blast radius {radius}\n",
+    let head = format!(
+        "{}/{}  {}  for {}  {}, blast radius {radius}",
         worker.node,
         worker.worker,
         paint.on(tone, word),
         ms(worker.for_ms),
         worker.unit,
     );
+    let mut text = fold(&head, width, 0, 4) + "\n";
     let mut row = |name: &str, value: String| {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "  {name:<12}{value}");
+        let _ = writeln!(text, "  {name:<12}{}", fold(&value, width, VALUE_AT, VALUE_AT));
     };
     if !worker.why.is_empty() {
         row("why", printable(&worker.why).into_owned());
@@ -61,7 +66,7 @@ pub fn explanation(explanation: &Explanation, paint: Paint) -> String {
     for (name, lines) in [("observed", &explanation.observed), ("decided", &explanation.decided)] {
         let _ = writeln!(text, "{name}");
         for line in lines {
-            let _ = writeln!(text, "  {}", printable(line));
+            let _ = writeln!(text, "  {}", fold(&printable(line), width, 2, 4));
         }
     }
     text

@@ -1,14 +1,13 @@
 //! What people read. Every function here is pure: reports in, text out, so that each screen that shows them says the
 //! same, and everything that came from outside is made printable on its way.
 
-mod audit;
 mod drill;
-mod event;
 mod explain;
 mod fleet;
 mod lane;
 mod look;
 mod order;
+mod record;
 mod replay;
 mod table;
 #[cfg(test)]
@@ -16,15 +15,14 @@ mod tests;
 
 use std::time::Duration;
 
-pub use audit::audit;
-pub use drill::{Rehearsed, drilled, rehearsals};
-pub(super) use event::tone;
-pub use event::{event, missed};
+pub use drill::{Rehearsed, drilled, rehearsals, rehearsed};
 pub use explain::explanation;
 pub use fleet::{change, fleet, node_change};
 pub use lane::lane_change;
 pub use look::Look;
 pub use order::{held, refused, relaunched, released, remedied};
+pub(super) use record::tone;
+pub use record::{Trail, audit, missed};
 pub use replay::story;
 
 use super::screen::Tone;

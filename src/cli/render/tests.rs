@@ -226,6 +226,7 @@ fn lanes_say_what_they_do() {
     let explained = |report| {
         explanation(
             &Explanation { report, observed: Vec::new(), decided: Vec::new(), log: Vec::new() },
+            None,
             Paint(false),
         )
     };
@@ -306,8 +307,9 @@ fn nothing_hostile_reaches_the_terminal() {
         lane_change(&hostile),
         relaunched(&target, &Outcome::Failed(failed), Duration::ZERO).unwrap(),
         relaunched(&target, &Outcome::Relaunched(degraded), Duration::ZERO).unwrap(),
-        audit(&[line]),
-        explanation(&explained, Paint(false)),
+        audit(std::slice::from_ref(&line), None, Paint(false)),
+        audit(&[line], Some(80), Paint(false)),
+        explanation(&explained, None, Paint(false)),
     ] {
         assert!(!text.contains(['\x1b', '\u{9b}', '\u{202e}', '\r', '\x07']), "{text:?}");
         // Nor can it pass for a line of its own.
@@ -401,27 +403,8 @@ fn an_explanation_says_all_it_knows() {
         ],
         log: Vec::new(),
     };
-    insta::assert_snapshot!(explanation(&explained, Paint(false)));
-}
-
-#[test]
-fn the_audit_is_aligned_and_says_what_is_missing() {
-    let line = |seq, event: &str, by: &str, subject: &str| AuditLine {
-        seq,
-        at: format!("2026-11-29T13:00:0{seq}Z"),
-        event: event.to_owned(),
-        by: by.to_owned(),
-        subject: subject.to_owned(),
-        text: "one clear sentence".to_owned(),
-        priority: 5,
-    };
-    let lines = [
-        line(1, "supervisor", "local", ""),
-        line(2, "ordered", "ai-core", "mars/agent"),
-        line(5, "refused", "uid 1000", "mars/write"),
-    ];
-    insta::assert_snapshot!(audit(&lines));
-    assert_eq!(audit(&[]), "the audit trail is empty\n");
+    insta::assert_snapshot!(explanation(&explained, None, Paint(false)));
+    insta::assert_snapshot!("the_explanation_at_50_columns", explanation(&explained, Some(50), Paint(false)));
 }
 
 #[test]

@@ -204,7 +204,7 @@ async fn one(
             screen::print(&show::output(&ran.stdout))?;
             let stderr = show::output(&ran.stderr);
             if !stderr.is_empty() {
-                screen::complain(stderr.trim_end_matches('\n'));
+                screen::pass_on(stderr.trim_end_matches('\n'));
             }
         }
         let step = if args.plan.is_some() { format!("step[{n}]: ") } else { String::new() };
@@ -219,7 +219,7 @@ async fn one(
     if args.json {
         screen::print(&screen::json(&told)?)?;
     } else if let Some(proof) = &proof {
-        screen::print(&prove::shown(proof))?;
+        screen::say(&prove::shown(proof))?;
     }
     Ok(match (exit(result.status), &proof) {
         (Exit::Ok, Some(proof)) => prove::exit(proof.verdict),

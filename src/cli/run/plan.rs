@@ -55,6 +55,9 @@ impl Checked {
 pub struct PlanRefused {
     /// The steps.
     pub refused: Vec<StepRefused>,
+    /// A node whose catalog does not have what it was to do.
+    #[serde(skip)]
+    pub unknown_on: Option<NodeName>,
 }
 
 /// One step that may not be done.
@@ -73,7 +76,10 @@ impl fmt::Display for PlanRefused {
             let separator = if n > 0 { "; " } else { "" };
             write!(f, "{separator}step[{step}]: {refusal}")?;
         }
-        Ok(())
+        match &self.unknown_on {
+            Some(node) => write!(f, "; what there is: keyholder catalog show {node}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -141,7 +147,7 @@ pub(super) fn check(
     fleet: &Fleet,
     catalogs: &mut Catalogs,
 ) -> anyhow::Result<Vec<Checked>> {
-    let (mut checked, mut refused) = (Vec::new(), Vec::new());
+    let (mut checked, mut refused, mut unknown_on) = (Vec::new(), Vec::new(), None);
     for (n, step) in steps.into_iter().enumerate() {
         let known = step.node.parse::<NodeName>().ok().filter(|node| fleet.nodes.contains_key(node));
         let Some(node) = known else {
@@ -149,10 +155,15 @@ pub(super) fn check(
         };
         match one(step, &node, catalogs.of(&node)?, fleet.lanes.read_routing) {
             Ok(step) => checked.push(step),
-            Err(refusal) => refused.push(StepRefused { step: n, refusal }),
+            Err(refusal) => {
+                if refusal.code == RefusalCode::UnknownAction {
+                    unknown_on.get_or_insert(node);
+                }
+                refused.push(StepRefused { step: n, refusal });
+            }
         }
     }
-    if refused.is_empty() { Ok(checked) } else { Err(PlanRefused { refused }.into()) }
+    if refused.is_empty() { Ok(checked) } else { Err(PlanRefused { refused, unknown_on }.into()) }
 }
 
 fn one(step: Step, node: &NodeName, catalog: &Catalog, read_routing: bool) -> Result<Checked, Refusal> {

@@ -3,28 +3,32 @@
 use std::net::IpAddr;
 
 use crate::fleet::{Fleet, Worker};
-use crate::vocabulary::{FailureClass, Flow, Heartbeat, NodeName};
+use crate::vocabulary::{FailureClass, Flow, Heartbeat, NodeName, WorkerName};
 
 /// How many workers are named for a class.
 const NAMED: usize = 6;
 
-/// What holds for several rows.
-pub(super) fn notes(fleet: &Fleet) -> Vec<String> {
+/// What holds for several rows: for all, or as far as it matters for what is shown of them.
+pub(super) fn notes(fleet: &Fleet, shown: Option<Shown<'_>>) -> Vec<String> {
     let mut notes = Vec::new();
     let disabled: Vec<&str> =
         fleet.nodes.iter().filter(|(_, node)| node.disabled).map(|(name, _)| name.as_str()).collect();
-    if !disabled.is_empty() {
+    if !disabled.is_empty() && shown.is_none() {
         notes.push(format!("Disabled, and left out: {}.", disabled.join(", ")));
     }
     let Some(url) = &fleet.redis else { return notes };
     let hosts = hosts(url);
     let many = hosts.len() > 1;
     for host in &hosts {
+        let node = if is_loopback(host) { None } else { node_of(fleet, host) };
+        if shown.is_some_and(|shown| !shown.hosts(node) && !shown.asks(fleet, node.filter(|_| !many))) {
+            continue;
+        }
         if is_loopback(host) {
             notes.push(format!(
                 "Redis is said to be on {host}: each node asks its own, and sees only its own queues."
             ));
-        } else if let Some(node) = node_of(fleet, host) {
+        } else if let Some(node) = node {
             notes.push(on_node(fleet, node, many));
         } else {
             notes.push(format!(
@@ -34,6 +38,30 @@ pub(super) fn notes(fleet: &Fleet) -> Vec<String> {
         }
     }
     notes
+}
+
+/// What is shown of the table: a node, or one worker of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shown<'a> {
+    pub(super) node: &'a NodeName,
+    pub(super) worker: Option<&'a WorkerName>,
+}
+
+impl Shown<'_> {
+    /// Whether the node itself is shown, and Redis is on it.
+    fn hosts(self, node: Option<&NodeName>) -> bool {
+        self.worker.is_none() && node == Some(self.node)
+    }
+
+    /// Whether a detector of anything shown asks Redis; what is on `except` falls with it anyway.
+    fn asks(self, fleet: &Fleet, except: Option<&NodeName>) -> bool {
+        let workers =
+            fleet.nodes.get(self.node).filter(|_| except != Some(self.node)).map(|node| &node.workers);
+        workers.into_iter().flatten().any(|(name, worker)| {
+            self.worker.is_none_or(|shown| shown == name)
+                && FailureClass::OF_WORKERS.into_iter().any(|class| asks(worker, class))
+        })
+    }
 }
 
 /// What a worker whose progress is seen in Redis depends on, for whoever asks about that one.

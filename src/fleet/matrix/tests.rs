@@ -174,6 +174,39 @@ fn a_remedy_that_no_watcher_may_use_is_open() {
 }
 
 #[test]
+fn what_is_shown_of_the_table_has_only_the_notes_that_matter_for_it() {
+    let notes = |url: &str, node: &str, worker: Option<&str>| {
+        let fleet = fleet(&EXAMPLE.replace("redis://ai-core:6379", url));
+        let mut matrix = Matrix::of(&fleet, Source::FileAlone);
+        let worker = worker.map(|worker| worker.parse().unwrap());
+        matrix.narrow(&fleet, &node.parse().unwrap(), worker.as_ref());
+        assert!(
+            matrix
+                .rows
+                .iter()
+                .all(|row| row.node.as_str() == node && (worker.is_none() || row.worker == worker))
+        );
+        matrix.notes.join("\n")
+    };
+    let here = "redis://ai-core";
+    for affected in [Some("agent"), Some("write"), None] {
+        assert!(notes(here, "mars", affected).starts_with("Redis is on ai-core."), "{affected:?}");
+    }
+    // It is down with them, then; but whoever looks at the node wants to know what depends on it.
+    assert_eq!(notes(here, "ai-core", Some("write")), "");
+    assert!(notes(here, "ai-core", None).contains("nobody can see delivery-gap of mars/agent"));
+    for elsewhere in ["redis://db.example.org", "redis://localhost", "redis-sentinel://ai-core,mars/m"] {
+        assert!(notes(elsewhere, "ai-core", Some("write")).contains("Redis"), "{elsewhere}");
+        assert!(notes(elsewhere, "mars", Some("agent")).contains("Redis"), "{elsewhere}");
+    }
+    let plain = EXAMPLE.replace("      agent:\n", "      plain: { unit: plain.service }\n      agent:\n");
+    let fleet = fleet(&plain);
+    let mut matrix = Matrix::of(&fleet, Source::FileAlone);
+    matrix.narrow(&fleet, &"mars".parse().unwrap(), Some(&"plain".parse().unwrap()));
+    assert_eq!((matrix.rows.len(), matrix.notes.len()), (1, 0), "{matrix:?}");
+}
+
+#[test]
 fn what_the_host_of_redis_means_for_the_others_is_said() {
     let notes = |url: &str| {
         let text = EXAMPLE.replace("redis://ai-core:6379", url);

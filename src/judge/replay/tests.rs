@@ -21,6 +21,7 @@ fn unit(active: ActiveState, run: u8, stop: StopCause) -> Observation {
         job: false,
         refuse_manual_start: false,
         restarts_itself: run % 2 == 0,
+        restarts: 0,
         stop,
         exit: None,
     })

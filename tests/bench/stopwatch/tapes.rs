@@ -37,6 +37,7 @@ fn unit(active: ActiveState, sub: &str) -> Observation {
         job: false,
         refuse_manual_start: false,
         restarts_itself: false,
+        restarts: 0,
         stop: StopCause::ByItself,
         exit: Some("exit code 1, after it had run for a while".to_owned()),
     })

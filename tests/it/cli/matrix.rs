@@ -142,10 +142,25 @@ fn without_a_supervisor_the_file_still_says_most_of_it() {
     let (_files, example) = Files::of(EXAMPLE);
     assert!(offline(&example, &["--strict"]).starts_with("exit 3"));
     let other = offline(&example, &["venus"]);
-    assert!(other.starts_with("exit 4") && other.contains("has no node venus"), "{other}");
+    assert!(other.starts_with("exit 4") && other.contains("venus is not in"), "{other}");
     assert!(offline(&example, &["mars/nobody"]).starts_with("exit 4"));
     let (_files, broken) = Files::of("version: 2\n");
     let refused = offline(&broken, &[]);
     assert!(refused.starts_with("exit 1") && refused.contains("fleet.yaml:1:10"), "{refused}");
     keyholder(&["matrix", "--offline", "x", "--json", "--markdown"]).assert().code(2);
+}
+
+#[test]
+fn what_there_is_not_is_told_with_what_there_is() {
+    let (_files, file) = Files::of(EXAMPLE);
+    let file = file.to_str().unwrap();
+    for (subject, known) in [
+        ("mars/nobody", "mars has no worker nobody in"),
+        ("mars/nobody", "it has agent, read, write"),
+        ("venus", "which knows ai-core, mars"),
+        ("venus/agent", "venus is not in"),
+    ] {
+        let said = told(&mut keyholder(&["matrix", subject, "--offline", file]));
+        assert!(said.starts_with("exit 4") && said.contains(known), "{said}");
+    }
 }
