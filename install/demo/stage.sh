@@ -92,7 +92,8 @@ nodes:
       write:   { lane: write }
       read:    { lane: read }
 grants:
-  - { from: ai-core, on: mars, workers: ["*"], verbs: [status, relaunch, nudge, drill, prove] }
+  - { from: ai-core, on: mars, workers: ["*"], verbs: [status, relaunch, nudge, repipe, drill, prove] }
+  - { from: mars, on: ai-core, workers: ["*"], verbs: [status, relaunch, nudge, repipe, drill, prove] }
 YAML
 }
 

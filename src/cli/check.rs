@@ -32,7 +32,7 @@ pub struct CheckArgs {
     /// Leave the catalogs alone: the supervisor runs whatever they say
     #[arg(long, conflicts_with = "catalogs")]
     pub no_catalogs: bool,
-    /// This node's name [default: NODE_NAME, then /etc/keyholder/node]
+    /// What the fleet file calls this node [default: NODE_NAME, else what is in /etc/keyholder/node]
     #[arg(long, value_name = "NAME")]
     pub node: Option<String>,
     /// Answer in JSON on standard output

@@ -10,8 +10,8 @@ use super::{Cli, screen};
 
 /// Print a completion script for a shell
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  \
-    keyholder completions bash > /usr/share/bash-completion/completions/keyholder")]
+#[command(after_help = "Example, for this shell only; install.sh installs them for good:\n  \
+    source <(keyholder completions bash)")]
 pub struct CompletionsArgs {
     /// For which shell
     #[arg(value_enum)]

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use super::drill::Misplaced;
+use super::fold::fold;
 use super::link::LinkError;
 use super::run::{NoSuchNode, NotApproved, PlanRefused};
 use crate::lane::{LaneError, SignerError};
@@ -181,7 +182,7 @@ pub fn table() -> String {
     let mut text = String::from("Exit status:\n");
     for exit in Exit::ALL {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "  {}  {}", exit.code(), exit.meaning());
+        let _ = writeln!(text, "  {}  {}", exit.code(), fold(exit.meaning(), Some(80), 5, 5));
     }
     text
 }

@@ -19,7 +19,7 @@ pub struct HoldArgs {
     /// The worker
     #[arg(value_name = "NODE/WORKER")]
     pub target: Target,
-    /// For how long: a whole number with its unit, such as 90s, 30m or 1h30m
+    /// For how long, 7d at most: a whole number with its unit, such as 90s, 30m or 1h30m
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub length: Duration,
     /// Why, for the audit and for whoever finds it down

@@ -56,7 +56,7 @@ pub struct FleetArgs {
     /// The fleet file
     #[arg(long, value_name = "FILE", default_value = "/etc/keyholder/fleet.yaml")]
     pub fleet: PathBuf,
-    /// What the fleet file calls this node [default: NODE_NAME, or what is in /etc/keyholder/node]
+    /// What the fleet file calls this node [default: NODE_NAME, else what is in /etc/keyholder/node]
     #[arg(long, value_name = "NAME")]
     pub node: Option<NodeName>,
 }

@@ -43,7 +43,7 @@ pub struct LaneArgs {
     /// Where the lane's ledger is kept [default: STATE_DIRECTORY, which systemd sets]
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    /// What the fleet file calls this node [default: NODE_NAME, /etc/keyholder/node, the short host name]
+    /// What the fleet file calls this node [default: NODE_NAME, else what is in /etc/keyholder/node]
     #[arg(long, value_name = "NAME")]
     pub node: Option<String>,
     /// How tasks are taken; brpop is as lanes did before and loses what is taken when the lane dies at that moment

@@ -34,7 +34,7 @@ const FILES: [(&str, &str); 10] = [
         "/etc/keyholder/alert",
         "a program of root's that is run outside root for each alert, with the record as JSON on its standard input",
     ),
-    ("/etc/keyholder/node", "what the fleet file calls this host, if not its short host name"),
+    ("/etc/keyholder/node", "what the fleet file calls this host; install.sh writes it"),
     ("/etc/keyholder/key.pem", "this node's private key; mode 0600, never leaves the host"),
     ("/etc/keyholder/task.pem", "the key that signs tasks, where they are given; mode 0600"),
     (
@@ -148,5 +148,5 @@ fn examples(command: &Command, main: bool) -> String {
         return MAIN_EXAMPLES.to_owned();
     }
     let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-    help.split_once('\n').map(|(_, examples)| examples.to_owned()).unwrap_or(help)
+    help.lines().skip(1).collect::<Vec<_>>().join("\n")
 }

@@ -22,8 +22,10 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// proved: exactly one lane ran it, once, it is the expected one, and the other lane was there, was heard, and has nothing
 /// of it. refuted: it was not so. inconclusive: the journal cannot say, because of a gap, of records that are gone, or of a
 /// lane that was not there. That a task succeeded proves nothing about its path.
+///
+/// Exit status 0 if it is proved, 1 if refuted, 3 if inconclusive.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit status 0 if it is proved, 1 if refuted, 3 if inconclusive.\n\nExample:\n  \
+#[command(after_help = "Example:\n  \
     keyholder prove 019ad0c2-0f7b-7000-8000-1234567890ab --node mars --lane read")]
 pub struct ProveArgs {
     /// The task's id, as `keyholder run` prints it

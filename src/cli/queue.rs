@@ -39,7 +39,7 @@ pub struct QueueArgs {
     /// Which: the beginning of its id or of its hash, as they are shown
     #[arg(value_name = "ID", value_parser = beginning)]
     pub id: Option<String>,
-    /// Why, for the audit
+    /// Why, for the audit; wanted with WHAT
     #[arg(long, value_name = "WHY", value_parser = reason)]
     pub why: Option<String>,
     /// Print what is seen as one line of JSON per lane

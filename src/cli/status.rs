@@ -13,14 +13,15 @@ use crate::peer::wire::{NodeReport, Outcome, Refusal, Verb};
 
 /// Show nodes and workers: health, since when, which run, what was done last
 ///
-/// HEALTH is healthy, starting, held (down, and somebody said so), dead or unknown (it could not be observed). A
-/// question mark means that its node is silent and this is the last that was known. SINCE is for how long.
+/// HEALTH is healthy, starting, held (down, and somebody said so), dead, stuck (it runs, and its loop makes no progress),
+/// delivery-gap (it runs, and nothing reaches it) or unknown (it could not be observed). A question mark means that its node is
+/// silent and this is the last that was known. SINCE is for how long. Exit status 3 if anything is not well.
 ///
 /// Lanes have a table of their own: how many tasks wait, what runs and for how long, how many are done since its start, and what
 /// came last, all by the lane's own word. A question mark there means that it takes no tasks at present.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  keyholder status\n  keyholder status mars --watch\n  \
-    keyholder status --json | jq '.outcome.fleet[].workers[] | select(.class == \"dead\")'")]
+    keyholder status --json | jq '.outcome.fleet[].workers[] | .class'")]
 pub struct StatusArgs {
     /// One node, or one worker of it [default: the whole fleet]
     #[arg(value_name = "NODE[/WORKER]")]

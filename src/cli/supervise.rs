@@ -18,7 +18,7 @@ pub struct SuperviseArgs {
     /// Where the state is kept
     #[arg(long, value_name = "DIR", default_value = "/var/lib/keyholder")]
     pub state_dir: PathBuf,
-    /// What the fleet file calls this node [default: NODE_NAME, /etc/keyholder/node, the short host name]
+    /// What the fleet file calls this node [default: NODE_NAME, else what is in /etc/keyholder/node]
     #[arg(long, value_name = "NAME")]
     pub node: Option<String>,
 }

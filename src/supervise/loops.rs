@@ -38,7 +38,13 @@ impl Loops {
         let more = match self.counter.replace(unit.restarts) {
             // What was before the first look nobody knows the time of.
             None => 0,
-            Some(before) => unit.restarts.checked_sub(before).unwrap_or(unit.restarts),
+            Some(before) => unit.restarts.checked_sub(before).unwrap_or_else(|| {
+                // Somebody has acted, so it is not left to systemd alone any more: what comes now is news.
+                if let Some(falls) = &mut self.falls {
+                    falls.at.clear();
+                }
+                unit.restarts
+            }),
         };
         // A look that shows a restart may show the new run's result already.
         if more == 0 && ended(unit) {
@@ -192,10 +198,13 @@ mod tests {
             assert!(!loops.take(&up(0), &policy, now));
         }
         assert_eq!(loops.told(&policy, now), None);
-        // From there it counts again.
-        assert!(
-            !falls(&mut loops, "exit-code", 1, now) && loops.told(&policy, now).unwrap().starts_with("once")
-        );
+        // From there it counts again, and if that was of no use it is told again.
+        assert!(!falls(&mut loops, "exit-code", 1, now));
+        assert!(loops.told(&policy, now).unwrap().starts_with("once"));
+        assert!(!falls(&mut loops, "exit-code", 2, now) && falls(&mut loops, "exit-code", 3, now));
+        loops.take(&up(0), &policy, now);
+        assert!(!loops.too_many(&policy, now) && loops.wake(&policy).is_none());
+        assert!((1..=3).any(|n| falls(&mut loops, "exit-code", n, now)));
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub struct DoctorArgs {
     /// Where this node's key is
     #[arg(long, value_name = "DIR", default_value = "/etc/keyholder")]
     pub key_dir: PathBuf,
-    /// What the fleet file calls this node [default: NODE_NAME, or what is in /etc/keyholder/node]
+    /// What the fleet file calls this node [default: NODE_NAME, else what is in /etc/keyholder/node]
     #[arg(long, value_name = "NAME")]
     pub node: Option<NodeName>,
     /// Print the findings as one line of JSON: an array of {check, level, text, way_out}

@@ -40,8 +40,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// it ended to standard error. A plan ends at the first step that does not succeed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  keyholder run mars service.logs unit=apache2.service lines=20\n  \
-    keyholder run mars service.restart unit=apache2.service --yes --why 'new certificate'\n  \
-    keyholder run --plan plan.yaml      steps: [{ node: mars, action: host.memory }, …]")]
+    keyholder run mars service.restart unit=apache2.service --yes --why renewed\n  \
+    keyholder run --plan plan.yaml --prove")]
 pub struct RunArgs {
     /// The node that is to do it
     #[arg(value_name = "NODE", required_unless_present = "plan", conflicts_with = "plan")]

@@ -30,6 +30,34 @@ fn help_of_everything_that_is_ours() {
     }
 }
 
+/// Where an example was broken into lines nobody can copy it, and the meaning of an exit code would pass for another.
+#[test]
+fn at_80_columns_neither_examples_nor_exit_codes_are_broken() {
+    let page = |command: &str, columns: &str| {
+        let output =
+            keyholder(&["help"]).args(command.split_whitespace()).env("COLUMNS", columns).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let end = |text: &str| {
+        let lines =
+            text.lines().skip_while(|line| !line.starts_with("Example") && !line.starts_with("Exit status:"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let listed = page("", "100");
+    let names =
+        listed.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let mut names: Vec<&str> = names
+        .filter(|line| !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!(names.len() > 20, "{names:?}");
+    names.retain(|name| *name != "help");
+    names.extend(["", "catalog sudoers", "key probe"]);
+    for name in names {
+        assert_eq!(end(&page(name, "80")), end(&page(name, "100")), "{name}");
+    }
+}
+
 #[test]
 fn version_and_usage() {
     let version = format!("keyholder {}\n", env!("CARGO_PKG_VERSION"));
