@@ -40,7 +40,7 @@ give() { # FILE ARG...
 in_flight() { lane_says mars/write '.in_flight[0].id'; }
 
 told_lanes() {
-    cat <<'LANES'
+    flow <<'LANES'
 
 So much for keeping workers alive. The other half: what mars may be asked to do stands in its catalog, Redis on ai-core holds
 the queues, and two of mars's workers take tasks from them: the lane 'write', strictly one after the other, and the lane

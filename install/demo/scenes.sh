@@ -183,10 +183,10 @@ curtain() {
     on ai-core env COLUMNS=$((COLUMNS - 8)) keyholder status | sed 's/^./       &/' # 0: all is well
     echo
     told_table
-    cat <<TEXT
-
-   Counted from the moment at which systemd saw the unit go down, or looper hung; (*) from the order: before that, a person
-   had to notice.
-   $scenes scenes in $((SECONDS - began)) s. How to do this with two real hosts: README.md, "Two hosts".
+    echo
+    flow <<TEXT | sed 's/^/   /'
+Counted from the moment at which systemd saw the unit go down, or looper hung; (*) from the order: before that, a person
+had to notice.
+$scenes scenes in $((SECONDS - began)) s. How to do this with two real hosts: README.md, "Two hosts".
 TEXT
 }

@@ -126,13 +126,15 @@ install_all() {
 all_well() { on "$1" keyholder status >/dev/null 2>&1; }
 
 told_stage() {
-    cat <<STAGE
+    flow <<'STAGE'
 
 Two hosts: mars works, ai-core is its neighbour and watches it. On both runs keyholder, a small supervisor beside
 systemd. Each has a door (a TCP port; TLS, and nothing counts but the other's key), through which the neighbour sees
 what happens and may order a relaunch. This is what fleet.yaml says of the workers on mars:
 
-$(sed -n '/^  mars:/,/^  ai-core:/{/^    workers:/,/^  [a-z]/p}' "$OUT/fleet.yaml" | grep '^    ')
+STAGE
+    sed -n '/^  mars:/,/^  ai-core:/{/^    workers:/,/^  [a-z]/p}' "$OUT/fleet.yaml" | grep '^    '
+    flow <<STAGE
 
 web is repaired by mars itself, which is the default; agent and crawler are left to the neighbour, after $GRACE of grace.
 looper shows that its loop moves by touching a file; the others have only systemd's word that they are alive.

@@ -4,7 +4,12 @@
 colour=no
 if [ -t 1 ] && [ -z "${NO_COLOR:-}" ] && [ "${TERM:-dumb}" != dumb ]; then colour=yes; fi
 COLUMNS=$( (tput cols) 2>/dev/null) || COLUMNS=80
-[ "$COLUMNS" -ge 110 ] || COLUMNS=110 # the status table has room for its last column
+narrow=no
+if [ "$COLUMNS" -lt 110 ]; then
+    # What nobody looks at right now gets the status table with its last column.
+    if [ -t 1 ]; then narrow=yes; else COLUMNS=110; fi
+fi
+[ "$COLUMNS" -ge 60 ] || COLUMNS=60
 export COLUMNS
 
 paint() { # good|bad|faint|strong TEXT
@@ -26,11 +31,19 @@ human() {
     fi
 }
 
+# Sentences on stdin, broken where a narrow terminal ends, each paragraph for itself.
+flow() { if [ "$narrow" = yes ]; then fmt -w $((COLUMNS - 4)) | sed 's/\([.:!?]\)  /\1 /g'; else cat; fi; }
+# A line, broken so that it goes on under column N.
+hang() { # N TEXT
+    if [ "$narrow" = no ]; then printf '%s' "$2"; return; fi
+    printf '%s\n' "$2" | fold -s -w $((COLUMNS - $1)) | sed "s/ *$//; 2,\$s/^/$(printf "%$1s" '')/"
+}
+
 scenes=0
 scene() { # TITLE, and on stdin what happens
     scenes=$((scenes + 1))
     printf '\n%s\n' "$(paint strong "$scenes. $1")"
-    sed 's/^/   /'
+    flow | sed 's/^/   /'
     echo
     breathe 2
 }
@@ -41,22 +54,28 @@ watching() { source_is "ai-core sees (time since $1)"; }
 seen() { # MICROSECONDS LINE
     local tone=faint
     case $2 in *' is healthy'*) tone=good ;; *' is dead'*) tone=bad ;; esac
-    printf '   %10s  %s\n' "+$(human "$1")" "$(paint "$tone" "$2")"
+    printf '   %10s  %s\n' "+$(human "$1")" "$(paint "$tone" "$(hang 15 "$2")")"
 }
-result() { printf '   %s %s\n' "$(paint good '=>')" "$*"; }
+result() { printf '   %s %s\n' "$(paint good '=>')" "$(hang 6 "$*")"; }
 
 rows=()
 row() { rows+=("$1|$2|$3|$4"); } # WHAT FELL | WHO ACTED | SEEN AFTER | RUNS AFTER
 
 told_table() {
-    local row form='   %-44s %-30s %10s %11s\n'
-    # shellcheck disable=SC2059
-    printf "$form" 'what fell' 'who brought it back' 'seen after' 'runs after'
+    local row
+    told_row 'what fell' 'who brought it back' 'seen after' 'runs after'
     for row in "${rows[@]}"; do
         IFS='|' read -r -a row <<<"$row"
-        # shellcheck disable=SC2059
-        printf "$form" "${row[@]}"
+        told_row "${row[@]}"
     done
+}
+# A narrow terminal has the second column in a line of its own.
+told_row() {
+    if [ "$narrow" = yes ]; then
+        printf '   %-44s %10s %11s\n      %s\n' "$1" "$3" "$4" "$2"
+    else
+        printf '   %-44s %-30s %10s %11s\n' "$@"
+    fi
 }
 
 told_kept() {

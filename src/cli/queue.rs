@@ -97,7 +97,11 @@ async fn look(args: &QueueArgs, front: &Front) -> anyhow::Result<ExitCode> {
     let now = jiff::Timestamp::now();
     for (lane, queue) in queues(&args.node) {
         let seen = show::Lane::of(&args.node, lane, &queue, front.look(&queue).await?, now);
-        screen::print(&if args.json { screen::json(&seen)? } else { show::text(&seen) })?;
+        if args.json {
+            screen::print(&screen::json(&seen)?)?;
+        } else {
+            screen::say(&show::text(&seen))?;
+        }
     }
     Ok(Exit::Ok.into())
 }
