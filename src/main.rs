@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use keyholder::cli::{Cli, exit, run, screen};
+use keyholder::cli::{Cli, ending, exit, run, screen};
 use keyholder::vocabulary::printable;
 
 fn main() -> ExitCode {
@@ -17,6 +17,6 @@ fn main() -> ExitCode {
     };
     run(cli).unwrap_or_else(|error| {
         screen::complain(&format!("keyholder: error: {}", printable(&format!("{error:#}"))));
-        exit::of(&error).into()
+        ending::exit(&error).into()
     })
 }

@@ -12,8 +12,9 @@ use serde::Serialize;
 
 use super::exit::Exit;
 use super::link::{LinkArgs, QUESTION_DEADLINE};
-use super::{screen, seams};
+use super::screen;
 use crate::config::trust;
+use crate::fleet;
 use crate::peer::wire::{EventLine, Outcome, Verb, Verdict};
 use crate::vocabulary::{NodeName, printable};
 
@@ -106,7 +107,7 @@ fn unreadable(seq: u64, why: &str) -> Told {
     let text =
         format!("record {seq} is an alert that could not be read ({}): keyholder status", printable(why));
     Told {
-        node: seams::whoami(None).as_ref().map(NodeName::to_string).unwrap_or_default(),
+        node: fleet::whoami(None).as_ref().map(NodeName::to_string).unwrap_or_default(),
         line: EventLine {
             seq,
             at: format!("{:.3}", jiff::Timestamp::now()),

@@ -9,8 +9,9 @@ use super::ask::{beside_the_point, outcome};
 use super::exit::Exit;
 use super::link::{LinkArgs, LinkError, QUESTION_DEADLINE};
 use super::screen::ColorArgs;
-use super::{render, screen, seams};
+use super::{render, screen};
 use crate::peer::wire::{Outcome, Verb, Verdict};
+use crate::store;
 use crate::vocabulary::printable;
 
 /// Show the trail of what was ordered, refused and done, and by whom
@@ -45,7 +46,7 @@ pub struct AuditArgs {
 pub fn run(args: AuditArgs) -> anyhow::Result<ExitCode> {
     let verdict = match ask(&args) {
         Ok(verdict) => verdict,
-        Err(error) if geteuid().is_root() => match seams::read_audit(&args.state_dir, args.last) {
+        Err(error) if geteuid().is_root() => match store::read_audit(&args.state_dir, args.last) {
             Ok(lines) => {
                 let from = args.state_dir.display();
                 screen::complain(&format!("keyholder: what follows is read from {from}, because {error}"));

@@ -3,13 +3,8 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use super::drill::Misplaced;
 use super::fold::fold;
-use super::link::LinkError;
-use super::run::{NoSuchNode, NotApproved, PlanRefused};
-use crate::lane::{LaneError, SignerError};
-use crate::peer::wire::{Class, NodeReport, NodeState, Refusal, RefusalCode};
-use crate::queue::QueueError;
+use crate::peer::wire::{Class, NodeReport, NodeState, RefusalCode};
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,56 +104,6 @@ impl From<RefusalCode> for Exit {
     }
 }
 
-/// The code for an error that ended a command.
-pub fn of(error: &anyhow::Error) -> Exit {
-    if let Some(refusal) = error.downcast_ref::<Refusal>() {
-        return refusal.code.into();
-    }
-    if let Some(LaneError::Guard(_)) = error.downcast_ref::<LaneError>() {
-        return Exit::Refused;
-    }
-    if error.is::<Misplaced>() {
-        return Exit::Usage;
-    }
-    if error.is::<NoSuchNode>() {
-        return Exit::NoSuch;
-    }
-    // Nothing was given to anybody.
-    if error.is::<PlanRefused>() || error.is::<SignerError>() || error.is::<NotApproved>() {
-        return Exit::Refused;
-    }
-    match error.downcast_ref::<QueueError>() {
-        Some(
-            QueueError::Late { .. }
-            | QueueError::Unreachable { .. }
-            | QueueError::NoMaster { .. }
-            | QueueError::Loading { .. },
-        ) => return Exit::Unreachable,
-        Some(
-            QueueError::Url { .. }
-            | QueueError::Authority { .. }
-            | QueueError::Denied { .. }
-            | QueueError::Full { .. }
-            | QueueError::ReadOnly { .. },
-        ) => return Exit::Failed,
-        None => {}
-    }
-    match error.downcast_ref::<LinkError>() {
-        Some(LinkError::Refused(refusal)) => refusal.code.into(),
-        Some(LinkError::Forbidden { .. }) => Exit::Refused,
-        Some(
-            LinkError::Absent { .. }
-            | LinkError::Silent { .. }
-            | LinkError::NoAnswer { .. }
-            | LinkError::Closed { .. }
-            | LinkError::Garbage { .. }
-            | LinkError::TooLong { .. }
-            | LinkError::Io { .. },
-        ) => Exit::Unreachable,
-        Some(LinkError::Random(_) | LinkError::Name(_)) | None => Exit::Failed,
-    }
-}
-
 /// The code for what a `status` has shown.
 pub fn of_reports(reports: &[NodeReport]) -> Exit {
     let node = |state| match state {
@@ -190,20 +135,6 @@ pub fn table() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_refusal_keeps_its_code_under_any_context() {
-        for (code, exit) in [
-            (RefusalCode::Held, Exit::Refused),
-            (RefusalCode::UnknownWorker, Exit::NoSuch),
-            (RefusalCode::UnknownNode, Exit::NoSuch),
-            (RefusalCode::NoAnswer, Exit::Unreachable),
-        ] {
-            let error = anyhow::Error::new(Refusal::new(code, "no")).context("refused").context("outer");
-            assert_eq!(of(&error), exit);
-        }
-        assert_eq!(of(&anyhow::anyhow!("anything else")), Exit::Failed);
-    }
 
     #[test]
     fn the_numbers_are_their_places_in_the_table() {

@@ -1,5 +1,6 @@
 //! The command line: one file per subcommand, with its arguments and its `run`.
 
+pub mod ending;
 pub mod exit;
 pub mod fold;
 pub mod link;
@@ -33,7 +34,6 @@ pub mod supervise;
 mod ask;
 mod problems;
 mod redis;
-mod seams;
 mod subject;
 mod view;
 mod watch;
@@ -89,7 +89,7 @@ pub enum Command {
 /// Carries a command out.
 ///
 /// # Errors
-/// Whatever ended it; [`exit::of`] gives the exit code for it.
+/// Whatever ended it; [`ending::exit`] gives the exit code for it.
 pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Status(args) => status::run(args),

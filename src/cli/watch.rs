@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use super::ask::{beside_the_point, outcome};
 use super::exit::Exit;
 use super::link::{Link, LinkError, QUESTION_DEADLINE};
-use super::status::{StatusArgs, look};
+use super::status::args::{StatusArgs, look};
 use super::view::{Changed, View};
 use super::{render, screen};
 use crate::peer::wire::{Outcome, ServerFrame, Verb};

@@ -4,6 +4,7 @@ mod child;
 mod finding;
 mod host;
 mod lanes;
+mod parts;
 mod show;
 mod supervisor;
 #[cfg(test)]
@@ -22,7 +23,6 @@ use finding::{exit, report};
 use super::link::LinkArgs;
 use super::redis;
 use super::screen::{self, ColorArgs};
-use super::seams;
 use crate::fleet::{Fleet, Node};
 use crate::vocabulary::NodeName;
 
@@ -75,7 +75,7 @@ fn examine(args: &DoctorArgs) -> Vec<Finding> {
 
     findings.push(host::key_file(&args.key_dir));
     if let Some(node) = node {
-        findings.push(match seams::pin(&args.key_dir) {
+        findings.push(match parts::pin(&args.key_dir) {
             Ok(pin) if node.pins.contains(&pin) => {
                 Finding::ok("key", format!("the fleet file has its pin {pin}"))
             }
@@ -93,12 +93,12 @@ fn examine(args: &DoctorArgs) -> Vec<Finding> {
     findings.extend(supervisor::ask(&args.link, fleet.as_ref().map(|fleet| fleet.hash)));
     if let Some(((fleet, me), node)) = fleet.as_ref().zip(me.as_ref()).zip(node) {
         workers(me, node, &mut findings);
-        findings.extend(seams::probe(fleet, me, &args.key_dir));
+        findings.extend(parts::probe(fleet, me, &args.key_dir));
     }
     if let Some(fleet) = &fleet
         && let Ok(url) = redis::url(fleet, &args.fleet)
     {
-        findings.extend(seams::redis(&url));
+        findings.extend(parts::redis(&url));
         findings.extend(lanes::look(fleet, &url));
     }
     findings.push(host::journal(Path::new("/var/log/journal")));
@@ -113,7 +113,7 @@ fn examine(args: &DoctorArgs) -> Vec<Finding> {
 }
 
 fn fleet(path: &Path, findings: &mut Vec<Finding>) -> Option<Fleet> {
-    match seams::fleet(path) {
+    match parts::fleet(path) {
         Ok((fleet, warnings)) => {
             let (nodes, hash) = (fleet.nodes.len(), fleet.hash);
             findings
@@ -129,7 +129,7 @@ fn fleet(path: &Path, findings: &mut Vec<Finding>) -> Option<Fleet> {
 }
 
 fn me(given: Option<&NodeName>, fleet: Option<&Fleet>, findings: &mut Vec<Finding>) -> Option<NodeName> {
-    let me = match seams::whoami(given) {
+    let me = match parts::whoami(given) {
         Ok(me) => me,
         Err(error) => {
             findings.push(Finding::fail("node", format!("{error:#}")));

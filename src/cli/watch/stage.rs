@@ -12,7 +12,7 @@ use super::scene::Scene;
 use super::{TICK, draw};
 use crate::cli::exit::Exit;
 use crate::cli::link::Link;
-use crate::cli::status::StatusArgs;
+use crate::cli::status::args::StatusArgs;
 
 /// What a shell says of a program that a signal has ended: this and the signal's number.
 const BY_SIGNAL: i32 = 128;

@@ -1,28 +1,17 @@
-//! Where the command line reaches into the other parts of keyholder other than through the socket. One function per
-//! part, so that each can change without touching a command.
+//! What the examination asks of the other parts of keyholder other than through the socket, a function for each.
 
 use std::path::Path;
 use std::time::Duration;
 
-use super::doctor::Finding;
-use super::key;
+use super::finding::Finding;
+use crate::cli::key;
 use crate::fleet::{self, Fleet};
 use crate::peer::identity::{Identity, KEY_FILE};
-use crate::peer::wire::AuditLine;
 use crate::queue::{self, Level};
-use crate::store;
 use crate::vocabulary::{NodeName, Pin};
 
 /// How long the Redis of the lanes may take for all questions together.
 const REDIS_DEADLINE: Duration = Duration::from_secs(5);
-
-/// The last `last` lines of the audit trail, newest last, from the supervisor's database in `dir`.
-///
-/// # Errors
-/// The database cannot be read.
-pub(super) fn read_audit(dir: &Path, last: u32) -> anyhow::Result<Vec<AuditLine>> {
-    Ok(store::read_audit(dir, last)?)
-}
 
 /// The fleet file at `path`, and what somebody should know about it.
 ///
