@@ -21,8 +21,8 @@ runs_old_binary() {
 
 start() {
     if [ "$changed" -gt 0 ]; then systemctl daemon-reload; fi
-    if was_replaced "$UNITS/keyholder.socket" "$DROPIN"; then
-        # A socket cannot be bound anew while its service runs. Whoever knocks in between is refused and tries again.
+    if was_replaced "$UNITS/keyholder.socket" "$DROPIN" || ! systemctl is-active -q keyholder.socket; then
+        # A socket cannot be bound while its service runs. Whoever knocks in between is refused and tries again.
         systemctl stop keyholder.socket keyholder.service 2>/dev/null || :
     fi
     if ! systemctl is-enabled -q keyholder.socket keyholder.service 2>/dev/null; then

@@ -27,6 +27,7 @@ fn whatever_becomes_of_the_supervisor_the_door_stays_and_the_worker_is_left_alon
     let lab = Lab::pair("survival", &[("agent.service", &service(""))], &format!("agent: {{ {OFTEN} }}"));
     fifty_kills_under_load(&lab);
     the_door_opens_as_often_as_it_is_told(&lab);
+    a_door_without_its_socket_is_mended(&lab);
     a_request_starts_a_stopped_supervisor(&lab);
     a_knock_brings_back_both(&lab);
 }
@@ -102,6 +103,26 @@ impl Load {
 fn the_door_opens_as_often_as_it_is_told(lab: &Lab) {
     let again = "systemctl stop keyholder.socket keyholder.service && systemctl start keyholder.socket";
     lab.sh("mars", &format!("for n in 1 2 3 4 5 6 7 8; do {again} || exit 1; done"));
+    relaunched(&relaunch(lab, "ai-core", "mars/agent").0);
+}
+
+/// A socket that somebody has stopped does not start beside a service that runs; what doctor advises does it, and so does
+/// install.sh.
+fn a_door_without_its_socket_is_mended(lab: &Lab) {
+    let socket = || -> serde_json::Value {
+        let findings = lab.try_sh("mars", "keyholder doctor --json").stdout;
+        let findings: Vec<serde_json::Value> = serde_json::from_slice(&findings).expect("an array");
+        findings.into_iter().find(|finding| finding["check"] == "socket").expect("it looks at the socket")
+    };
+    let run = lab.property("mars", "agent.service", "InvocationID");
+    lab.sh("mars", "systemctl stop keyholder.socket");
+    let found = socket();
+    assert_eq!(found["level"], "fail", "{found}");
+    lab.sh("mars", found["way_out"].as_str().expect("a way out"));
+    assert_eq!(socket()["level"], "ok");
+    lab.sh("mars", "systemctl stop keyholder.socket; /root/src/install.sh --binary /root/keyholder");
+    assert_eq!(socket()["level"], "ok");
+    assert_eq!(lab.property("mars", "agent.service", "InvocationID"), run, "the worker was touched");
     relaunched(&relaunch(lab, "ai-core", "mars/agent").0);
 }
 

@@ -33,7 +33,8 @@ pub(super) fn sockets(shown: &Shown, address: Option<SocketAddr>) -> Vec<Finding
                 shown.get("Result")
             ),
         )
-        .way_out("systemctl enable --now keyholder.socket")
+        // Started by itself it is refused while the service runs, which brings it up when it starts.
+        .way_out("systemctl enable keyholder.socket && systemctl restart keyholder.service")
     });
     // `Listen=192.0.2.10:7433 (Stream)`
     let streams: Vec<&str> =
@@ -44,8 +45,8 @@ pub(super) fn sockets(shown: &Shown, address: Option<SocketAddr>) -> Vec<Finding
     }
     let wanted = address.map_or_else(|| "this node's own address".to_owned(), |address| address.to_string());
     let drop_in = format!(
-        "ListenStream={wanted} in /etc/systemd/system/keyholder.socket.d/address.conf, then systemctl daemon-reload \
-         and systemctl restart keyholder.socket"
+        "ListenStream={wanted} in /etc/systemd/system/keyholder.socket.d/address.conf, then systemctl daemon-reload && \
+         systemctl stop keyholder.socket && systemctl restart keyholder.service"
     );
     match (doors.as_slice(), address) {
         ([], _) => findings
