@@ -28,6 +28,9 @@ const BOOT_AT_MOST: Duration = Duration::from_secs(300);
 /// How many changes a subscriber may lag behind before it is sent a whole snapshot instead.
 const CHANGES_KEPT: usize = 128;
 
+/// What is said of a door that PID 1 holds no longer. The running supervisor still has it; the next would be started by nobody.
+pub(super) const DOOR_SHUT: &str = "keyholder.socket is stopped, so that no knock would start this supervisor again: systemctl \
+     enable keyholder.socket && systemctl restart keyholder.service";
 /// How soon a change of what is degraded may follow another: the sentences count seconds and records.
 const DEGRADED_AGAIN: Duration = Duration::from_secs(1);
 
@@ -66,6 +69,8 @@ pub(super) struct Core {
     /// Until when nothing is decided, because this process was away and what it knows is old.
     pub(super) catching_up: Option<Moment>,
     pub(super) bus_lost: Option<String>,
+    /// Somebody has stopped the socket that PID 1 holds for us.
+    pub(super) door_shut: bool,
     /// Why the last reload was refused, while the old configuration is kept.
     pub(super) stale_config: Option<String>,
     /// What was degraded when this node was last published, and when that was.
@@ -328,6 +333,22 @@ impl Core {
         };
         self.recorder.record(Record::local(Kind::Degraded, priority, "", text));
         self.bus_lost = lost;
+        self.publish_node(now);
+    }
+
+    /// PID 1 holds the door no longer, or again.
+    pub(super) fn door(&mut self, shut: bool, now: Moment) {
+        // Of a host that goes down nobody wants to hear it.
+        if shut == self.door_shut || self.host == Host::Stopping {
+            return;
+        }
+        self.door_shut = shut;
+        let me = self.me.to_string();
+        self.recorder.record(if shut {
+            Record::local(Kind::Alert, Priority::Error, me, DOOR_SHUT)
+        } else {
+            Record::local(Kind::Degraded, Priority::Notice, me, "PID 1 holds the door again")
+        });
         self.publish_node(now);
     }
 

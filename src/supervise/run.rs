@@ -145,6 +145,7 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
         host_since: now,
         catching_up: None,
         bus_lost: None,
+        door_shut: false,
         stale_config: None,
         published: (Vec::new(), now),
         systemd,
@@ -247,6 +248,7 @@ async fn supervise(
             Woke::Systemd(SystemdEvent::Host(host)) => core.host(host_of(host), now),
             Woke::Systemd(SystemdEvent::Bus(BusState::Connected)) => core.bus(None, now),
             Woke::Systemd(SystemdEvent::Bus(BusState::Lost(why))) => core.bus(Some(why), now),
+            Woke::Systemd(SystemdEvent::Door { shut }) => core.door(shut, now),
             Woke::Order(order) => core.order(order, now),
             Woke::Peer(event) => core.peer(event, now),
             Woke::Lane(news) => core.lane(news, now),
@@ -285,7 +287,7 @@ async fn await_shutdown(core: &mut Core, systemd: &mut mpsc::Receiver<SystemdEve
         while core.host != Host::Stopping {
             match systemd.recv().await {
                 Some(SystemdEvent::Host(state)) => core.host(host_of(state), Moment::now()),
-                Some(SystemdEvent::Observed { .. } | SystemdEvent::Bus(_)) => {}
+                Some(SystemdEvent::Observed { .. } | SystemdEvent::Bus(_) | SystemdEvent::Door { .. }) => {}
                 None => return,
             }
         }

@@ -45,6 +45,14 @@ pub(super) fn list(units: &[UnitName]) -> Built {
     to_manager("ListUnitsByNames").build(&names)
 }
 
+/// The unit by which PID 1 holds our door.
+pub(super) const DOOR: &str = "keyholder.socket";
+
+/// Whether it still does.
+pub(super) fn door() -> Built {
+    to_manager("ListUnitsByNames").build(&[DOOR].as_slice())
+}
+
 /// Clears the unit's failure and its start counter. No answer is wanted: it fails for a unit that has nothing to clear.
 pub(super) fn reset_failed(unit: &UnitName) -> Built {
     to_manager("ResetFailedUnit").with_flags(Flags::NO_REPLY_EXPECTED).build(&(unit.as_str(),))
@@ -165,7 +173,14 @@ pub(super) struct Listed {
     pub(super) job: u32,
 }
 
-/// The answer to [`list`], in the order of the question.
+impl Listed {
+    /// Somebody has stopped it. One that there never was is no door.
+    pub(super) fn shut(&self) -> bool {
+        self.load != "not-found" && matches!(self.active.as_str(), "inactive" | "failed")
+    }
+}
+
+/// The answer to [`list`] or [`door`], in the order of the question.
 pub(super) fn listed(message: &Message) -> Result<Vec<Listed>, Error> {
     type Line<'a> =
         (&'a str, &'a str, &'a str, &'a str, &'a str, &'a str, ObjectPath<'a>, u32, &'a str, ObjectPath<'a>);

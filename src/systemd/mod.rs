@@ -51,6 +51,11 @@ pub enum SystemdEvent {
     Host(HostState),
     /// The system bus was reached or lost.
     Bus(BusState),
+    /// Whether PID 1 still holds our socket, by which it starts the supervisor for whoever knocks. It does, unless told.
+    Door {
+        /// `keyholder.socket` is stopped or has failed.
+        shut: bool,
+    },
 }
 
 /// The state of the host as a whole, from the manager's SystemState.

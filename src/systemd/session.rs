@@ -65,6 +65,7 @@ enum Call {
     Owner,
     Subscribe,
     SystemState,
+    Door,
     List(Vec<UnitName>),
     Read(UnitName),
     Restart(u64),
@@ -265,6 +266,8 @@ impl Session {
         if now >= self.safety_poll {
             self.safety_poll = now + SAFETY_POLL;
             self.send(message::system_state(), Some(Call::SystemState));
+            // Only here: a door that is shut for a moment, as when everything of ours is stopped, is no news.
+            self.send(message::door(), Some(Call::Door));
             let units = hub.table.units();
             if !units.is_empty() {
                 self.send(message::list(&units), Some(Call::List(units)));

@@ -43,6 +43,9 @@ pub(super) struct Table {
     bus: Option<BusState>,
     host: Option<HostState>,
     host_told: Option<HostState>,
+    /// Whether the door is shut, as it is and as it was told last.
+    door: bool,
+    door_told: bool,
 }
 
 impl Table {
@@ -158,13 +161,17 @@ impl Table {
         self.host = (self.host_told != Some(state)).then_some(state);
     }
 
+    pub(super) fn tell_door(&mut self, shut: bool) {
+        self.door = shut;
+    }
+
     /// What is known of the host, told or not.
     pub(super) fn host(&self) -> Option<HostState> {
         self.host.or(self.host_told)
     }
 
     pub(super) fn has_news(&self) -> bool {
-        !self.news.is_empty() || self.bus.is_some() || self.host.is_some()
+        !self.news.is_empty() || self.bus.is_some() || self.host.is_some() || self.door != self.door_told
     }
 
     /// Takes the next piece of news out; from then on it counts as told.
@@ -175,6 +182,10 @@ impl Table {
         if let Some(state) = self.host.take() {
             self.host_told = Some(state);
             return Some(SystemdEvent::Host(state));
+        }
+        if self.door != self.door_told {
+            self.door_told = self.door;
+            return Some(SystemdEvent::Door { shut: self.door });
         }
         while let Some(unit) = self.news.pop_front() {
             let Some(entry) = self.entries.get_mut(&unit) else { continue };

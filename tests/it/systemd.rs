@@ -24,7 +24,7 @@ async fn a_unit_that_does_not_exist_is_told_and_relaunched_nowhere() {
     let observation = loop {
         match tokio::time::timeout(LIMIT, events.recv()).await.unwrap().unwrap() {
             SystemdEvent::Bus(state) => bus = Some(state),
-            SystemdEvent::Host(_) => {}
+            SystemdEvent::Host(_) | SystemdEvent::Door { .. } => {}
             SystemdEvent::Observed { unit: seen, observation } => {
                 assert_eq!(seen, unit);
                 break observation;

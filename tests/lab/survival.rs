@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::harness::{Lab, SOON, service, wait};
-use crate::orders::{OFTEN, relaunch, relaunched};
+use crate::orders::{OFTEN, degraded, relaunch, relaunched};
 use crate::scene::all_along;
 use crate::speak::{Place, knock};
 
@@ -118,8 +118,18 @@ fn a_door_without_its_socket_is_mended(lab: &Lab) {
     lab.sh("mars", "systemctl stop keyholder.socket");
     let found = socket();
     assert_eq!(found["level"], "fail", "{found}");
+    wait("next door it is told as well", SOON, || {
+        let told = degraded(lab, "ai-core", "mars");
+        told.iter().any(|text| text.contains("keyholder.socket is stopped")).then_some(())
+    });
+    let alerts = lab.evidence("mars", "alert");
+    assert!(alerts.iter().any(|text| text.contains("keyholder.socket is stopped")), "{alerts:?}");
     lab.sh("mars", found["way_out"].as_str().expect("a way out"));
     assert_eq!(socket()["level"], "ok");
+    wait("the door is open", SOON, || {
+        let mars = lab.node("ai-core", "mars");
+        (mars["state"] == "up" && mars["degraded"] == serde_json::json!([])).then_some(())
+    });
     lab.sh("mars", "systemctl stop keyholder.socket; /root/src/install.sh --binary /root/keyholder");
     assert_eq!(socket()["level"], "ok");
     assert_eq!(lab.property("mars", "agent.service", "InvocationID"), run, "the worker was touched");

@@ -91,11 +91,36 @@ fn the_list_is_read_in_its_order() {
 }
 
 #[test]
+fn a_door_is_shut_that_is_stopped_and_no_other() {
+    for (load, active, shut) in [
+        ("loaded", "active", false),
+        ("loaded", "inactive", true),
+        ("loaded", "failed", true),
+        ("masked", "inactive", true),
+        ("loaded", "activating", false),
+        ("loaded", "deactivating", false),
+        // Whoever passes sockets by another unit knows what that unit is called.
+        ("not-found", "inactive", false),
+    ] {
+        let (load, active) = (load.to_owned(), active.to_owned());
+        let said = format!("{load} {active}");
+        assert_eq!(Listed { load, active, sub: "dead".to_owned(), job: 0 }.shut(), shut, "{said}");
+    }
+}
+
+#[test]
 fn every_message_can_be_built_for_the_longest_name() {
     let unit: UnitName = format!("{}.service", "9".repeat(247)).parse().unwrap();
-    for message in
-        [pin(&unit), unpin(&unit), read(&unit), reset_failed(&unit), restart(&unit), owner(), subscribe()]
-    {
+    for message in [
+        pin(&unit),
+        unpin(&unit),
+        read(&unit),
+        reset_failed(&unit),
+        restart(&unit),
+        owner(),
+        subscribe(),
+        door(),
+    ] {
         message.unwrap();
     }
     system_state().unwrap();

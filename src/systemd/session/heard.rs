@@ -37,6 +37,15 @@ impl Session {
                 tracing::warn!(%why, "the host's state could not be read");
                 Ok(())
             }
+            (Call::Door, None) => {
+                let listed = message::listed(message).map_err(|error| unreadable(&error))?;
+                hub.table.tell_door(listed.first().is_some_and(message::Listed::shut));
+                Ok(())
+            }
+            (Call::Door, Some(why)) => {
+                tracing::warn!(%why, "whether PID 1 holds the door could not be read");
+                Ok(())
+            }
             (Call::List(units), None) => {
                 self.compare(hub, &units, message).map_err(|error| unreadable(&error))
             }

@@ -24,6 +24,7 @@ fn told(table: &mut Table) -> Vec<String> {
             SystemdEvent::Observed { unit, observation: Observation::Failed(why) } => format!("{unit} {why}"),
             SystemdEvent::Host(state) => format!("{state:?}"),
             SystemdEvent::Bus(state) => format!("{state:?}"),
+            SystemdEvent::Door { shut } => format!("shut: {shut}"),
         })
         .collect()
 }
@@ -32,6 +33,19 @@ fn watching(names: &[&str]) -> Table {
     let mut table = Table::default();
     table.watch(&names.iter().map(|name| unit(name)).collect::<Vec<_>>());
     table
+}
+
+#[test]
+fn a_door_is_news_when_it_is_shut_and_when_it_is_open_again() {
+    let mut table = Table::default();
+    table.tell_door(false);
+    assert!(!table.has_news(), "it is open unless told");
+    table.tell_door(true);
+    assert_eq!(told(&mut table), ["shut: true"]);
+    table.tell_door(true);
+    assert!(!table.has_news());
+    table.tell_door(false);
+    assert_eq!(told(&mut table), ["shut: false"]);
 }
 
 #[test]
