@@ -12,9 +12,11 @@ use nix::unistd::Pid;
 
 use crate::harness::{alone, binary, repo};
 
-/// The demo with the binary under test, in a process group of its own as at a prompt.
+/// The demo with the binary under test, in a process group of its own as at a prompt, and interruptible as there: what runs in the
+/// background of a script is not, and passes that on.
 fn demo() -> Child {
-    let mut command = Command::new(repo("install.sh"));
+    let mut command = Command::new("env");
+    command.arg("--default-signal=INT,TERM").arg(repo("install.sh"));
     command.args(["--demo", "--binary"]).arg(binary()).process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().expect("install.sh runs")
