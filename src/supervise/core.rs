@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
+use super::OPEN_THE_DOOR;
 use super::drill::{DrillDone, Drills};
 use super::lanes::LaneNews;
 use super::neighbours::Neighbour;
@@ -28,9 +29,6 @@ const BOOT_AT_MOST: Duration = Duration::from_secs(300);
 /// How many changes a subscriber may lag behind before it is sent a whole snapshot instead.
 const CHANGES_KEPT: usize = 128;
 
-/// What is said of a door that PID 1 holds no longer. The running supervisor still has it; the next would be started by nobody.
-pub(super) const DOOR_SHUT: &str = "keyholder.socket is stopped, so that no knock would start this supervisor again: systemctl \
-     enable keyholder.socket && systemctl restart keyholder.service";
 /// How soon a change of what is degraded may follow another: the sentences count seconds and records.
 const DEGRADED_AGAIN: Duration = Duration::from_secs(1);
 
@@ -91,6 +89,13 @@ pub(super) struct Core {
     pub(super) lanes: watch::Sender<Vec<(WorkerName, Mode)>>,
     pub(super) done: mpsc::Sender<Done>,
     pub(super) drills: Drills,
+}
+
+/// What is said of a door that PID 1 holds no longer. The running supervisor still has it; the next would be started by nobody.
+pub(super) fn door_shut() -> String {
+    format!(
+        "keyholder.socket is stopped, so that no knock would start this supervisor again: {OPEN_THE_DOOR}"
+    )
 }
 
 /// A number that differs from name to name (FNV-1a), for the spread of retries.
@@ -345,7 +350,7 @@ impl Core {
         self.door_shut = shut;
         let me = self.me.to_string();
         self.recorder.record(if shut {
-            Record::local(Kind::Alert, Priority::Error, me, DOOR_SHUT)
+            Record::local(Kind::Alert, Priority::Error, me, door_shut())
         } else {
             Record::local(Kind::Degraded, Priority::Notice, me, "PID 1 holds the door again")
         });

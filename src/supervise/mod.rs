@@ -26,6 +26,10 @@ use crate::fleet::Problems;
 use crate::peer::identity::IdentityError;
 use crate::vocabulary::{IdError, NodeName};
 
+/// What brings back a socket that somebody has stopped. Started by itself it is refused while the service runs, which brings it up
+/// when it starts.
+pub const OPEN_THE_DOOR: &str = "systemctl enable keyholder.socket && systemctl restart keyholder.service";
+
 /// What the supervisor is started with.
 #[derive(Debug, Clone)]
 pub struct Setup {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::core::{Core, DOOR_SHUT};
+use super::core::{Core, door_shut};
 use super::neighbours::Neighbour;
 use super::worker::Worker;
 use crate::journal::{Event as Kind, Priority, Record};
@@ -25,7 +25,7 @@ impl Core {
                 "{braked} workers make no progress at once, so the cause is a common one: nothing is restarted until that is mended"
             )
         });
-        let door = self.door_shut.then(|| DOOR_SHUT.to_owned());
+        let door = self.door_shut.then(door_shut);
         [bus, door, self.stale_config.clone(), lost, self.blind(), common]
             .into_iter()
             .flatten()

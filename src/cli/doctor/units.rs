@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use super::finding::Finding;
 use super::show::Shown;
+use crate::supervise::OPEN_THE_DOOR;
 
 /// What is asked of `keyholder.socket`.
 pub(super) const SOCKET_PROPERTIES: &str = "LoadState,ActiveState,SubState,Result,Listen";
@@ -33,8 +34,7 @@ pub(super) fn sockets(shown: &Shown, address: Option<SocketAddr>) -> Vec<Finding
                 shown.get("Result")
             ),
         )
-        // Started by itself it is refused while the service runs, which brings it up when it starts.
-        .way_out("systemctl enable keyholder.socket && systemctl restart keyholder.service")
+        .way_out(OPEN_THE_DOOR)
     });
     // `Listen=192.0.2.10:7433 (Stream)`
     let streams: Vec<&str> =
