@@ -7,6 +7,7 @@ mod drills;
 mod events;
 mod failures;
 pub(crate) mod fake;
+mod follower;
 mod help;
 mod matrix;
 mod orders;

@@ -1,20 +1,18 @@
 //! No clock is right: keys, orders, holds and repairs do not depend on any.
 //!
-//! The lab shares its kernel's wall clock with the machine, which nobody may set. So the supervisors and the command line are
-//! shown another one by a library that stands before libc's `clock_gettime`, which is where all of keyholder, SQLite
-//! included, has the time from; the audit shows that they believe it.
+//! The supervisors and the command line are shown another wall clock by a library that stands before libc's `clock_gettime`, which
+//! is where all of keyholder, SQLite included, has the time from; the audit shows that they believe it.
 
-use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::harness::{Lab, SOON, repo, service, wait};
 use crate::orders::{OFTEN, relaunch, relaunched};
+use crate::preload;
 
 /// The wall clock starts at `WALL` seconds after 1970 with the boot; every other clock is the kernel's.
 const SOURCE: &str = r#"
 #define _GNU_SOURCE
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 int clock_gettime(clockid_t clock, struct timespec *at) {
@@ -23,39 +21,12 @@ int clock_gettime(clockid_t clock, struct timespec *at) {
     if (code == 0 && wall) at->tv_sec = WALL + at->tv_sec % 60;
     return code;
 }
-int gettimeofday(struct timeval *at, void *zone) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    at->tv_sec = now.tv_sec;
-    at->tv_usec = now.tv_nsec / 1000;
-    return 0;
-}
-time_t time(time_t *at) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    if (at) *at = now.tv_sec;
-    return now.tv_sec;
-}
 "#;
 
 /// Puts the clock of this year into a node and starts its supervisor anew.
 fn set(lab: &Lab, node: &str, year: &str, wall: i64) {
-    let dir = tempfile::tempdir().expect("a directory");
-    let library = dir.path().join("clock.so");
-    let mut cc = Command::new("cc")
-        .args(["-shared", "-fPIC", "-O1", &format!("-DWALL={wall}L"), "-x", "c", "-", "-o"])
-        .arg(&library)
-        .stdin(Stdio::piped())
-        .spawn()
-        .expect("cc, which the build needs as well");
-    cc.stdin.take().expect("a pipe").write_all(SOURCE.as_bytes()).expect("cc reads");
-    assert!(cc.wait().expect("cc ends").success());
-    lab.lab(&["cp", library.to_str().expect("a plain path"), &format!("{node}:/usr/local/lib/clock.so")]);
-    lab.write(
-        node,
-        "/run/systemd/system/keyholder.service.d/clock.conf",
-        "[Service]\nEnvironment=LD_PRELOAD=/usr/local/lib/clock.so\n",
-    );
+    preload::install(lab, &[node], &SOURCE.replace("WALL", &format!("{wall}L")));
+    lab.write(node, "/run/systemd/system/keyholder.service.d/clock.conf", preload::DROP_IN);
     lab.sh(node, "systemctl daemon-reload && systemctl restart keyholder.service");
     wait(&format!("{node} lives in {year}"), SOON, || {
         lab.sh(node, "keyholder audit -n 1 --json").contains(&format!("\"{year}-01-01T00:0")).then_some(())

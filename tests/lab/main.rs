@@ -32,6 +32,7 @@ mod nodefalls;
 mod orders;
 mod paths;
 mod peerside;
+mod preload;
 mod quarantine;
 mod record;
 mod redisfaults;

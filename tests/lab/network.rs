@@ -42,10 +42,10 @@ impl Watch {
     }
 
     /// How long after `since` it is told that the node is in this state.
-    fn told(&mut self, state: &str, since: Instant, within: Duration) -> Duration {
+    fn told(&mut self, state: &str, since: Instant) -> Duration {
         loop {
-            let left = (since + within).saturating_duration_since(Instant::now());
-            let Some((at, seen)) = self.next(left) else { panic!("not told {state} within {within:?}") };
+            let left = (since + SOON).saturating_duration_since(Instant::now());
+            let Some((at, seen)) = self.next(left) else { panic!("not told {state} within {SOON:?}") };
             if seen == state {
                 return at - since;
             }
@@ -85,7 +85,7 @@ fn a_node_that_is_cut_off_is_unreachable_within_three_seconds_and_nobody_acts_on
     let repaired = lab.new_run("mars", "agent.service", &before, SOON);
 
     lab.lab(&["plug", "mars"]);
-    watch.told("up", Instant::now(), SOON);
+    watch.told("up", Instant::now());
     wait("ai-core knows of the repair", SOON, || {
         (lab.worker("ai-core", "mars", "agent")["invocation"] == repaired.as_str()).then_some(())
     });
@@ -100,13 +100,13 @@ fn a_node_that_is_cut_off_is_unreachable_within_three_seconds_and_nobody_acts_on
 fn unplug(lab: &Lab, watch: &mut Watch) {
     for last in [false, false, true] {
         lab.lab(&["unplug", "mars"]);
-        let took = watch.told("unreachable", Instant::now(), SOON);
+        let took = watch.told("unreachable", Instant::now());
         if took < 3 * SECOND {
             break;
         }
         assert!(!last, "{took:?}");
         lab.lab(&["plug", "mars"]);
-        watch.told("up", Instant::now(), SOON);
+        watch.told("up", Instant::now());
     }
 }
 
@@ -115,10 +115,10 @@ fn one_way(lab: &Lab, watch: &mut Watch, way: &str) {
     let before = run(lab);
     lab.lab(&["loss", "mars", way]);
     let lost = Instant::now();
-    watch.told("unreachable", lost, SOON);
+    watch.told("unreachable", lost);
     assert_eq!(run(lab), before);
     lab.lab(&["heal", "mars"]);
-    watch.told("up", Instant::now(), SOON);
+    watch.told("up", Instant::now());
     for (at, of) in [("ai-core", "mars"), ("mars", "ai-core")] {
         wait(&format!("{at} hears {of}"), SOON, || (lab.node(at, of)["state"] == "up").then_some(()));
     }

@@ -1,10 +1,6 @@
 //! `events`: records as they come, what was before, what was missed, and a supervisor that restarts.
 
-use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixStream;
-use std::process::{Command, Stdio};
-use std::sync::mpsc;
-use std::thread;
 
 use keyholder::journal::Event;
 use keyholder::peer::wire::{
@@ -12,7 +8,8 @@ use keyholder::peer::wire::{
 };
 use serde_json::{Value, json};
 
-use super::fake::{Fake, LONG, greet, receive, send, told};
+use super::fake::{Fake, greet, receive, send, told};
+use super::follower::Follower;
 
 fn audit(seq: u64, text: &str) -> AuditLine {
     AuditLine {
@@ -53,22 +50,8 @@ fn agree(stream: &mut UnixStream, earlier: &[AuditLine]) {
 
 /// The first `count` lines of what it prints.
 fn lines(fake: &Fake, args: &[&str], count: usize) -> Vec<String> {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_keyholder"))
-        .arg("events")
-        .args(args)
-        .arg("--socket")
-        .arg(fake.path())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let (to, from) = mpsc::channel();
-    let out = BufReader::new(child.stdout.take().unwrap());
-    thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| to.send(line)));
-    let lines = (0..count).map_while(|_| from.recv_timeout(LONG).ok()).collect();
-    child.kill().unwrap();
-    child.wait().unwrap();
-    lines
+    let events = Follower::new(fake, &[&["events"], args].concat());
+    (0..count).map(|_| events.line()).collect()
 }
 
 #[test]

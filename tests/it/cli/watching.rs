@@ -1,16 +1,13 @@
 //! `status --watch` into a pipe: what comes is appended, and a supervisor that goes away is asked again.
 
-use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
-use std::thread;
 
 use keyholder::peer::wire::{
     Class, ClientFrame, NodeState, Outcome, RefusalCode, Reply, ServerFrame, Verb, Verdict,
 };
 
-use super::fake::{Fake, LONG, greet, node, receive, send, told, worker};
+use super::fake::{Fake, greet, node, receive, send, told, worker};
+use super::follower::Follower;
 
 /// Greets and agrees to the watch.
 fn agree(stream: &mut UnixStream) -> bool {
@@ -33,41 +30,6 @@ fn agree(stream: &mut UnixStream) -> bool {
     false
 }
 
-/// A running watch; it is killed when the test ends, however it ends.
-struct Watch {
-    child: Child,
-    lines: Receiver<String>,
-}
-
-impl Watch {
-    fn new(fake: &Fake, args: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_keyholder"))
-            .args(["status", "--watch"])
-            .args(args)
-            .arg("--socket")
-            .arg(fake.path())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let (to, lines) = mpsc::channel();
-        let out = BufReader::new(child.stdout.take().unwrap());
-        thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| to.send(line)));
-        Self { child, lines }
-    }
-
-    fn line(&self) -> String {
-        self.lines.recv_timeout(LONG).unwrap()
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// Shows mars healthy, then its agent dead, then that the host leaves; the connection stays until the client goes.
 fn story(mut stream: UnixStream) {
     if !agree(&mut stream) {
@@ -85,7 +47,7 @@ fn story(mut stream: UnixStream) {
 #[test]
 fn json_is_one_object_per_change_of_what_is_watched() {
     let fake = Fake::serving(story);
-    let watch = Watch::new(&fake, &["--json", "mars/agent"]);
+    let watch = Follower::new(&fake, &["status", "--watch", "--json", "mars/agent"]);
     let frames: Vec<ServerFrame> = (0..3).map(|_| serde_json::from_str(&watch.line()).unwrap()).collect();
     assert!(matches!(&frames[0], ServerFrame::Snapshot(report) if report.workers.len() == 1));
     assert!(matches!(&frames[1], ServerFrame::Change(worker) if worker.class == Class::Dead));
@@ -95,7 +57,7 @@ fn json_is_one_object_per_change_of_what_is_watched() {
 #[test]
 fn lines_say_what_a_worker_was_before() {
     let fake = Fake::serving(story);
-    let watch = Watch::new(&fake, &[]);
+    let watch = Follower::new(&fake, &["status", "--watch"]);
     let first: Vec<String> = (0..7).map(|_| watch.line()).collect();
     assert!(first[0].starts_with("mars  up"), "{first:?}");
     assert_eq!(first[5..], ["mars/other is starting (was healthy)", "mars/agent is dead (was healthy)"]);
@@ -113,7 +75,7 @@ fn a_supervisor_that_restarts_is_followed_again() {
         }
         // Hangs up.
     });
-    let watch = Watch::new(&fake, &["--json"]);
+    let watch = Follower::new(&fake, &["status", "--watch", "--json"]);
     for run in 1..3 {
         let line = watch.line();
         assert!(line.contains(&format!("run{run}")), "{line}");

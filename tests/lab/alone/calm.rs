@@ -2,8 +2,6 @@
 //! called anything but healthy, or not known.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -11,6 +9,7 @@ use serde_json::Value;
 use crate::falls::NODES;
 use crate::harness::{Lab, SOON, wait};
 use crate::lanefalls::{furnish, give};
+use crate::preload;
 use crate::scene::{SECOND, all_along};
 
 /// How long it lasts; `tests/run --long` says ten minutes.
@@ -19,13 +18,12 @@ fn span() -> Duration {
     Duration::from_secs(asked.unwrap_or(60))
 }
 
-/// The lab shares its kernel's wall clock with the machine, which nobody may set. To keyholder it steps as this file says.
+/// To keyholder the wall clock steps as this file says.
 const CLOCK: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 static long step(void) {
@@ -40,19 +38,6 @@ int clock_gettime(clockid_t clock, struct timespec *at) {
     int code = syscall(SYS_clock_gettime, clock, at);
     if (code == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) at->tv_sec += step();
     return code;
-}
-int gettimeofday(struct timeval *at, void *zone) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    at->tv_sec = now.tv_sec;
-    at->tv_usec = now.tv_nsec / 1000;
-    return 0;
-}
-time_t time(time_t *at) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    if (at) *at = now.tv_sec;
-    return now.tv_sec;
 }
 "#;
 
@@ -96,24 +81,10 @@ const LANES: &str = "stuck: { heartbeat: { older_than: 15s } }, \
 fn house() -> Lab {
     let lab = Lab::boot_alone("calm", &NODES);
     step(&lab, 0);
-    let dir = tempfile::tempdir().expect("a directory");
-    let library = dir.path().join("clock.so");
-    let mut cc = Command::new("cc")
-        .args(["-shared", "-fPIC", "-O1", "-x", "c", "-", "-o"])
-        .arg(&library)
-        .stdin(Stdio::piped())
-        .spawn()
-        .expect("cc, which the build needs as well");
-    cc.stdin.take().expect("a pipe").write_all(CLOCK.as_bytes()).expect("cc reads");
-    assert!(cc.wait().expect("cc ends").success());
+    preload::install(&lab, &NODES, CLOCK);
     for node in NODES {
-        lab.lab(&["cp", library.to_str().expect("a plain path"), &format!("{node}:/usr/local/lib/clock.so")]);
         for unit in ["keyholder", "keyholder-lane-write", "keyholder-lane-read"] {
-            lab.write(
-                node,
-                &format!("/etc/systemd/system/{unit}.service.d/clock.conf"),
-                "[Service]\nEnvironment=LD_PRELOAD=/usr/local/lib/clock.so\n",
-            );
+            lab.write(node, &format!("/etc/systemd/system/{unit}.service.d/clock.conf"), preload::DROP_IN);
         }
     }
     let mut workers = String::new();
