@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::{Lab, SOON, service};
 use crate::network::{Watch, run};
-use crate::orders::{OFTEN, relaunch, relaunched};
+use crate::orders::{OFTEN, relaunched};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -24,9 +24,11 @@ fn thirty_seconds_of_load_on_every_processor_make_nobody_dead() {
     }
     let begun = Instant::now();
     while begun.elapsed() < 30 * SECOND {
-        let (verdict, took) = relaunch(&lab, "ai-core", "mars/agent");
-        relaunched(&verdict);
-        assert!(took < SOON, "{took:?} under load");
+        // Until it has settled: one that falls before counts as not back, and each further try comes later.
+        let ordered = Instant::now();
+        let verdict = lab.sh("ai-core", "keyholder relaunch mars/agent --json --timeout 20s");
+        relaunched(&serde_json::from_str(&verdict).expect("a verdict"));
+        assert!(ordered.elapsed() < SOON, "{:?} under load", ordered.elapsed());
         let run = run(&lab);
         lab.sh("mars", "systemctl kill -s KILL agent.service");
         lab.new_run("mars", "agent.service", &run, SOON);
