@@ -39,6 +39,17 @@ pub struct Rungs {
     pub repipe: Option<Duration>,
 }
 
+impl Rungs {
+    /// How long a worker has after this remedy to show progress; none if the ladder has no such rung below the relaunch.
+    pub fn shows(&self, remedy: Remedy) -> Option<Duration> {
+        match remedy {
+            Remedy::Nudge => self.nudge,
+            Remedy::Repipe => self.repipe,
+            Remedy::Relaunch => None,
+        }
+    }
+}
+
 /// What a decision depends on besides the state.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms<'a> {
@@ -288,14 +299,9 @@ impl Turn<'_> {
         let Phase::Repairing { remedy, episode, .. } = self.state.phase else {
             return; // The answer of a remedy that was given up as lost.
         };
-        let verify = match remedy {
-            Remedy::Nudge => self.terms.rungs.nudge,
-            Remedy::Repipe => self.terms.rungs.repipe,
-            Remedy::Relaunch => None,
-        };
         match ending {
             Ending::Started(invocation) => self.settle(invocation, episode),
-            Ending::Sent => match verify {
+            Ending::Sent => match self.terms.rungs.shows(remedy) {
                 Some(time) => self.go(Phase::Verifying { until: self.now + time, remedy, episode }),
                 // Nothing watches its progress, or the fleet file has changed meanwhile.
                 None => {

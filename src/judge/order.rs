@@ -22,7 +22,7 @@ pub struct Wish {
 pub enum Admitted {
     /// Start a relaunch.
     Start,
-    /// One is in flight; its outcome serves this order, too.
+    /// The same one is in flight, or has still to show whether it helped; its outcome serves this order, too.
     Join,
     /// The worker already runs under another invocation than the one the order is about.
     AlreadyRecovered(InvocationId),
@@ -111,6 +111,11 @@ pub fn admit(
     if wish.force {
         return Ok(Admitted::Start);
     }
+    if let Phase::Verifying { remedy, .. } = state.phase
+        && remedy == wish.remedy
+    {
+        return Ok(Admitted::Join);
+    }
     if let Some(hold) = state.held(now) {
         return Err(Objection::Held {
             left: hold.until.since(now),
@@ -164,6 +169,17 @@ mod tests {
         let phase = Phase::Repairing { since: NOW, remedy: Remedy::Relaunch, episode: Episode::default() };
         let state = WorkerState { phase, ..WorkerState::default() };
         assert_eq!(ask(&state, &CRASHED, Wish::default()), Ok(Admitted::Join));
+    }
+
+    #[test]
+    fn a_gentle_remedy_is_not_repeated_before_it_has_shown_whether_it_helped() {
+        let phase = Phase::Verifying { until: NOW, remedy: Remedy::Repipe, episode: Episode::default() };
+        let state = WorkerState { phase, ..WorkerState::default() };
+        let blind = Health::Blind("Redis is away".to_owned());
+        let again = Wish { remedy: Remedy::Repipe, ..Wish::default() };
+        assert_eq!(ask(&state, &blind, again), Ok(Admitted::Join));
+        assert_eq!(ask(&state, &blind, Wish { force: true, ..again }), Ok(Admitted::Start));
+        assert_eq!(ask(&state, &blind, Wish::default()), Ok(Admitted::Start), "the next rung");
     }
 
     #[test]

@@ -18,8 +18,9 @@ pub(super) struct Neighbour {
     why: String,
     version: Option<String>,
     fleet_hash: Option<FleetHash>,
-    /// The run of its supervisor that was heard from last.
+    /// The run of its supervisor that was heard from last, and since when.
     run: Option<BootNonce>,
+    greeted: Moment,
     degraded: Vec<String>,
     /// How it sees the nodes that it watches.
     sees: Vec<Sighting>,
@@ -68,8 +69,15 @@ fn rank(fleet: &Fleet, me: &NodeName, node: &NodeName, worker: &WorkerName) -> u
 #[derive(Clone, Copy)]
 enum Run {
     Idle,
-    InFlight { failures: u32 },
-    NotBefore { at: Moment, failures: u32 },
+    /// By `shows` the worker has to show that it helped, if that is seen from here and not by its own node.
+    InFlight {
+        failures: u32,
+        shows: Option<Moment>,
+    },
+    NotBefore {
+        at: Moment,
+        failures: u32,
+    },
 }
 
 impl Seen {
@@ -130,6 +138,7 @@ impl Neighbour {
             version: None,
             fleet_hash: None,
             run: None,
+            greeted: now,
             degraded: Vec::new(),
             sees: Vec::new(),
             rehearsed: (Vec::new(), now),
@@ -184,8 +193,9 @@ impl Neighbour {
     }
 
     /// Takes a hello in; true if it is by another run of the supervisor than the one before.
-    pub(super) fn hello(&mut self, hello: Hello) -> bool {
+    pub(super) fn hello(&mut self, hello: Hello, now: Moment) -> bool {
         self.version = Some(hello.version);
+        self.greeted = now;
         self.fleet_hash = Some(hello.fleet_hash);
         self.run.replace(hello.boot_nonce).is_some_and(|before| before != hello.boot_nonce)
     }
@@ -258,6 +268,12 @@ impl Neighbour {
             return None;
         }
         seen.outside = outside.map(|found| (found, now));
+        if let (None, Run::NotBefore { .. }, Class::Healthy | Class::Unknown) =
+            (&seen.outside, seen.errand, seen.report.class)
+        {
+            // What was ordered has helped: the next fall is a new story.
+            seen.errand = Run::Idle;
+        }
         seen.ails().then(|| seen.now(now))
     }
 
@@ -276,6 +292,9 @@ impl Neighbour {
         if self.state != NodeState::Up {
             return (go, None);
         }
+        // Nobody could do anything about a worker while its supervisor was not there. The watchers' turns are counted from its
+        // return, or all of them would come at once then, and before the node itself.
+        let there = now.since(self.since.max(self.greeted));
         for (name, seen) in &mut self.workers {
             let Some(spec) = known.workers.get(name) else { continue };
             let report = seen.now(now);
@@ -297,9 +316,11 @@ impl Neighbour {
                 Run::NotBefore { failures, .. } => failures,
                 Run::Idle => 0,
             };
+            // Whoever acted last, this has to show first whether it helped.
+            let acted = report.last_act_ms.map_or(Duration::MAX, Duration::from_millis);
             let sight = Sight {
                 class,
-                for_,
+                for_: for_.min(there).min(acted),
                 attended: !report.doing.is_empty() || report.due_in_ms.is_some(),
                 left_to_peers: report.left_to_peers,
                 spared: report.held_for_ms.is_some() || report.quarantined,
@@ -311,7 +332,8 @@ impl Neighbour {
                 Errand::None => {}
                 Errand::LookIn(left) => wake_at(now + left),
                 Errand::Order(remedy) => {
-                    seen.errand = Run::InFlight { failures };
+                    let shows = rungs(spec).shows(remedy).filter(|_| !own).map(|time| now + time);
+                    seen.errand = Run::InFlight { failures, shows };
                     let saw = if own {
                         class.name().to_owned()
                     } else {
@@ -327,14 +349,18 @@ impl Neighbour {
     /// An order was answered.
     pub(super) fn errand_done(&mut self, target: &Target, served: bool, now: Moment) {
         if let Some(seen) = self.workers.get_mut(&target.worker)
-            && let Run::InFlight { failures } = seen.errand
+            && let Run::InFlight { failures, shows } = seen.errand
         {
-            seen.errand = if served {
-                Run::NotBefore { at: now + Duration::from_secs(1), failures: 0 }
-            } else {
+            let more = failures.saturating_add(1);
+            seen.errand = match (served, shows) {
+                // It was done, and its node sees nothing wrong, as before. What is still seen from here then asks for the
+                // next rung.
+                (true, Some(at)) => Run::NotBefore { at, failures: more },
+                (true, None) => Run::NotBefore { at: now + Duration::from_secs(1), failures: 0 },
                 // The node's own flap guard bounds what is carried out; this bounds what is asked.
-                let failures = failures.saturating_add(1);
-                Run::NotBefore { at: now + Duration::from_secs(1) + backoff(failures, 0), failures }
+                (false, _) => {
+                    Run::NotBefore { at: now + Duration::from_secs(1) + backoff(more, 0), failures: more }
+                }
             };
         }
     }
@@ -374,19 +400,5 @@ impl Neighbour {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_goodbye_excuses_silence_for_a_while_and_not_for_ever() {
-        let mut mars = Neighbour::new(PeerHandle::idle(), Moment::from_millis(0));
-        let at = |secs: u64| Moment::from_millis(secs * 1000);
-        mars.turn(NodeState::Leaving, "goodbye".to_owned(), at(10));
-        assert!(matches!(mars.overdue(at(10_000)), Return::NotAwaited), "it still answers");
-        mars.silent_since_goodbye(NodeState::Unreachable, "no answer".to_owned());
-        assert!(matches!(mars.overdue(at(11)), Return::Due(due) if due == at(610)));
-        assert!(matches!(mars.overdue(at(610)), Return::Overdue(NodeState::Unreachable, _)));
-        mars.turn(NodeState::Up, "back".to_owned(), at(700));
-        assert!(matches!(mars.overdue(at(10_000)), Return::NotAwaited));
-    }
-}
+#[path = "neighbours/tests.rs"]
+mod tests;

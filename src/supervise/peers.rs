@@ -54,7 +54,7 @@ impl Core {
             PeerNews::Connected(hello) => {
                 // The snapshot that follows says what state it is in. A new run after no noticed loss was too quick for a
                 // watcher to see, but somebody should know of it.
-                (neighbour.hello(hello) && before == NodeState::Up).then(|| {
+                (neighbour.hello(hello, now) && before == NodeState::Up).then(|| {
                     let text = format!(
                         "the supervisor of {node} died or was restarted; a new run of it answered the knock"
                     );

@@ -201,7 +201,7 @@ fn a_frozen_supervisor_hides_nothing(lab: &Lab) {
     let on_mars: Vec<&String> = acts.iter().filter(|act| act.starts_with("mars: ")).collect();
     assert!(
         on_mars.len() == 1 && on_mars[0].starts_with("mars: repipe: SIGHUP"),
-        "whoever was first: {acts:?}"
+        "once, by the first in rank or by its own new supervisor: {acts:?}"
     );
     assert!(acts.iter().all(|act| act.contains("repipe")), "{acts:?}");
     assert_eq!(runs(lab), before);

@@ -153,4 +153,24 @@ fn each_way_to_be_of_no_use_is_found_and_gets_its_own_remedy_and_nobody_else_is_
     all_along("nothing is done while it cannot be seen", 8 * SECOND, || acts(&lab, "inbox").len() == 1);
     lab.sh("ai-core", "systemctl start redis-server");
     is(&lab, "ai-core", "inbox", "healthy");
+    what_only_a_watcher_sees_to_be_in_vain_is_followed_by_a_relaunch(&lab);
+}
+
+/// Neither mars nor the pipe reaches Redis: work waits, mars cannot see it, and a new pipe changes nothing.
+fn what_only_a_watcher_sees_to_be_in_vain_is_followed_by_a_relaunch(lab: &Lab) {
+    let (run, before) = (lab.run_of("inbox.service"), acts(lab, "inbox").len());
+    lab.lose("mars", &["meta skuid 0 ip daddr 192.0.2.40 tcp dport 6379".to_owned()], &[]);
+    lab.sh("ai-core", "redis-cli LPUSH agent:inbox 1");
+    lab.new_run("mars", "inbox.service", &run, 60 * SECOND);
+    lab.find_again("mars");
+    lab.sh("ai-core", "redis-cli DEL agent:inbox");
+    is(lab, "ai-core", "inbox", "healthy");
+    let told = acts(lab, "inbox");
+    let in_turn = told.len() == before + 2
+        && told[before].starts_with("repipe: restart of tunnel.service")
+        && told[before + 1].starts_with("relaunching");
+    assert!(in_turn, "{told:?}");
+    let first = "ai-core: its watcher saw it delivery-gap as seen from ai-core";
+    assert!(told[before..].iter().all(|act| act.contains(first)), "by the first in rank: {told:?}");
+    assert_eq!(lab.evidence("venus", "acting"), Vec::<String>::new());
 }

@@ -1,0 +1,185 @@
+use super::*;
+use crate::fleet::parse;
+use crate::vocabulary::InvocationId;
+
+fn at(secs: u64) -> Moment {
+    Moment::from_millis(secs * 1000)
+}
+
+/// `mars`, which `ai-core` and then `venus` watch, has a queue that may stand still for four seconds; their grace is two.
+fn fleet() -> Fleet {
+    let pin = |digit: char| format!("sha256:{}", digit.to_string().repeat(64));
+    let text = format!(
+        r#"version: 1
+redis: {{ url: "redis://ai-core:6379" }}
+nodes:
+  ai-core: {{ address: 192.0.2.1:7433, pins: ["{}"], watched_by: [venus] }}
+  venus: {{ address: 192.0.2.2:7433, pins: ["{}"], watched_by: [ai-core] }}
+  mars:
+    address: 192.0.2.3:7433
+    pins: ["{}"]
+    watched_by: [ai-core, venus]
+    workers:
+      agent:
+        unit: agent.service
+        delivery_gap: {{ backlog: {{ queue: jobs, not_draining_for: 4s }}, repipe: {{ restart: tunnel.service }} }}
+        grace: 2s
+grants:
+  - {{ from: ai-core, on: mars, workers: ["*"], verbs: [status, relaunch, nudge, repipe] }}
+  - {{ from: venus, on: mars, workers: ["*"], verbs: [status, relaunch, nudge, repipe] }}
+"#,
+        pin('a'),
+        pin('b'),
+        pin('c')
+    );
+    parse("fleet.yaml", text.as_bytes()).unwrap_or_else(|problems| panic!("{problems}")).fleet
+}
+
+fn agent() -> Target {
+    "mars/agent".parse().unwrap()
+}
+
+fn report(class: Class, acted: Option<u64>) -> WorkerReport {
+    WorkerReport {
+        node: agent().node,
+        worker: agent().worker,
+        unit: "agent.service".parse().unwrap(),
+        blast_radius: crate::fleet::BlastRadius::Normal,
+        class,
+        why: "running".to_owned(),
+        for_ms: 0,
+        invocation: Some(InvocationId::from_bytes([1; 16])),
+        doing: String::new(),
+        due_in_ms: None,
+        last_act: acted.map(|_| "repipe carried out".to_owned()),
+        last_act_ms: acted,
+        held_for_ms: None,
+        quarantined: false,
+        left_to_peers: false,
+        startable: true,
+        lane: None,
+        drill: None,
+        rehearsed: Vec::new(),
+    }
+}
+
+/// A watcher of `mars` and what it sees.
+struct Watcher {
+    me: NodeName,
+    fleet: Fleet,
+    mars: Neighbour,
+}
+
+impl Watcher {
+    fn new(me: &str) -> Self {
+        let mut mars = Neighbour::new(PeerHandle::idle(), at(0));
+        mars.turn(NodeState::Up, "it answers".to_owned(), at(0));
+        mars.change(report(Class::Healthy, None), at(0));
+        Self { me: me.parse().unwrap(), fleet: fleet(), mars }
+    }
+
+    /// The same work waits at the head of the queue, from `from` until `until`.
+    fn work_waits(&mut self, from: u64, until: u64) {
+        for second in from..=until {
+            self.mars.read(&self.fleet, &agent(), Sign::Flow, Reading::Mark(7), at(second));
+        }
+    }
+
+    /// What it orders at this time.
+    fn orders(&mut self, second: u64) -> Option<Remedy> {
+        let (go, _) = self.mars.errands(&self.me, &agent().node, &self.fleet, at(second));
+        go.into_iter().next().map(|(_, remedy, _)| remedy)
+    }
+
+    fn served(&mut self, second: u64) {
+        self.mars.errand_done(&agent(), true, at(second));
+    }
+}
+
+#[tokio::test]
+async fn a_goodbye_excuses_silence_for_a_while_and_not_for_ever() {
+    let mut mars = Neighbour::new(PeerHandle::idle(), at(0));
+    mars.turn(NodeState::Leaving, "goodbye".to_owned(), at(10));
+    assert!(matches!(mars.overdue(at(10_000)), Return::NotAwaited), "it still answers");
+    mars.silent_since_goodbye(NodeState::Unreachable, "no answer".to_owned());
+    assert!(matches!(mars.overdue(at(11)), Return::Due(due) if due == at(610)));
+    assert!(matches!(mars.overdue(at(610)), Return::Overdue(NodeState::Unreachable, _)));
+    mars.turn(NodeState::Up, "back".to_owned(), at(700));
+    assert!(matches!(mars.overdue(at(10_000)), Return::NotAwaited));
+}
+
+#[tokio::test]
+async fn what_only_the_outside_sees_is_repaired_by_the_first_watcher_and_by_the_second_if_that_one_does_not()
+{
+    let (mut first, mut second) = (Watcher::new("ai-core"), Watcher::new("venus"));
+    for watcher in [&mut first, &mut second] {
+        watcher.work_waits(10, 14);
+        assert_eq!(watcher.orders(15), None, "{}: its node comes first", watcher.me);
+    }
+    assert_eq!((first.orders(16), second.orders(16)), (Some(Remedy::Repipe), None));
+    assert_eq!(first.orders(17), None, "one order at a time");
+    assert_eq!(second.orders(18), Some(Remedy::Repipe));
+}
+
+#[tokio::test]
+async fn the_watchers_do_not_come_all_at_once_when_a_supervisor_is_back_that_was_away() {
+    let (mut first, mut second) = (Watcher::new("ai-core"), Watcher::new("venus"));
+    for watcher in [&mut first, &mut second] {
+        watcher.mars.turn(NodeState::SupervisorDead, "silent".to_owned(), at(11));
+        watcher.work_waits(10, 30);
+        assert_eq!(watcher.orders(30), None, "nobody takes orders there");
+        watcher.mars.turn(NodeState::Up, "it answers".to_owned(), at(31));
+        assert_eq!(watcher.orders(32), None, "{}: its node comes first", watcher.me);
+    }
+    assert_eq!((first.orders(33), second.orders(33)), (Some(Remedy::Repipe), None));
+    assert_eq!(second.orders(35), Some(Remedy::Repipe));
+}
+
+#[tokio::test]
+async fn a_supervisor_that_was_replaced_too_quickly_to_be_missed_comes_first_again() {
+    let mut first = Watcher::new("ai-core");
+    first.work_waits(10, 20);
+    let hello = |run: u8| Hello {
+        node: agent().node,
+        version: "0.1.0".to_owned(),
+        boot_nonce: BootNonce::from_bytes([run; 16]),
+        fleet_hash: FleetHash::of(b""),
+    };
+    first.mars.hello(hello(1), at(20));
+    assert_eq!(first.orders(21), None);
+    assert_eq!(first.orders(22), Some(Remedy::Repipe));
+}
+
+#[tokio::test]
+async fn what_another_has_just_done_has_to_show_first_whether_it_helped() {
+    let mut second = Watcher::new("venus");
+    second.work_waits(10, 17);
+    second.mars.change(report(Class::Healthy, Some(500)), at(18));
+    assert_eq!(second.orders(18), None);
+    assert_eq!(second.orders(21), None);
+    assert_eq!(second.orders(22), Some(Remedy::Repipe), "it did not help, and nobody else comes");
+}
+
+#[tokio::test]
+async fn a_repipe_that_only_the_outside_sees_to_be_useless_is_followed_by_a_relaunch() {
+    let mut first = Watcher::new("ai-core");
+    first.work_waits(10, 16);
+    assert_eq!(first.orders(16), Some(Remedy::Repipe));
+    first.served(16);
+    first.mars.change(report(Class::Healthy, Some(0)), at(16));
+    first.work_waits(17, 20);
+    assert_eq!(first.orders(17), None, "it has two seconds to show");
+    assert_eq!(first.orders(18), Some(Remedy::Relaunch));
+}
+
+#[tokio::test]
+async fn a_repipe_that_helped_ends_the_story() {
+    let mut first = Watcher::new("ai-core");
+    first.work_waits(10, 16);
+    assert_eq!(first.orders(16), Some(Remedy::Repipe));
+    first.served(16);
+    first.mars.read(&first.fleet, &agent(), Sign::Flow, Reading::Moving, at(17));
+    assert_eq!(first.orders(18), None);
+    first.work_waits(18, 24);
+    assert_eq!(first.orders(24), Some(Remedy::Repipe), "the next fall begins with the first rung");
+}
