@@ -6,6 +6,7 @@ mod alarm;
 mod away;
 mod core;
 mod drill;
+mod errands;
 mod gentle;
 pub mod kernel;
 mod lanes;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, oneshot};
 
-use super::core::{Core, Done};
+use super::core::Core;
+use super::errands::answered;
 use super::worker::{WAITERS_AT_MOST, Waiter};
 use crate::fleet::matrix::seen_in_redis;
 use crate::journal::{self, Event as Kind, Priority, Record};
@@ -382,7 +383,12 @@ impl Core {
         });
     }
 
-    fn answer_within(&self, node: &NodeName, worker: Option<&WorkerName>, verb: &Verb) -> Duration {
+    pub(super) fn answer_within(
+        &self,
+        node: &NodeName,
+        worker: Option<&WorkerName>,
+        verb: &Verb,
+    ) -> Duration {
         match verb {
             Verb::Relaunch(_) => {
                 let spec =
@@ -407,94 +413,8 @@ impl Core {
         }
     }
 
-    /// Orders what neighbours leave to their watchers; returns when to look again.
-    pub(super) fn errands(&mut self, now: Moment) -> Option<Moment> {
-        let mut wake = None::<Moment>;
-        for (node, neighbour) in &mut self.neighbours {
-            let (go, again) = neighbour.errands(&self.me, node, &self.fleet, now);
-            wake = [wake, again].into_iter().flatten().min();
-            for (worker, remedy, saw) in go {
-                let target = Target { node: node.clone(), worker: worker.clone() };
-                let text = format!("{target} is {saw}: ordering a {remedy} as its watcher");
-                self.recorder.record(Record::local(Kind::Acting, Priority::Notice, target.to_string(), text));
-                let expect = neighbour.invocation(&worker);
-                let spec = self.fleet.nodes.get(node).and_then(|node| node.workers.get(&worker));
-                let (verb, deadline) = match remedy {
-                    Remedy::Relaunch => {
-                        let timeout = spec.map(|worker| worker.policy.start_timeout).unwrap_or_default();
-                        let order = RelaunchOrder { expect, ..RelaunchOrder::default() };
-                        (Verb::Relaunch(order), timeout + ANSWER_SLACK)
-                    }
-                    Remedy::Nudge => (Verb::Nudge(GentleOrder { expect, force: false }), ANSWER_GENTLE),
-                    Remedy::Repipe => (Verb::Repipe(GentleOrder { expect, force: false }), ANSWER_GENTLE),
-                };
-                let (handle, done) = (neighbour.handle.clone(), self.done.clone());
-                let because = format!("its watcher saw it {saw}");
-                tokio::spawn(async move {
-                    let answer = handle.request(Some(&worker), verb, &because, deadline).await;
-                    let verdict = Box::new(answer.map_err(|error| error.to_string()));
-                    let _ = done.send(Done::Errand { target, verdict }).await;
-                });
-            }
-        }
-        wake
-    }
-
-    /// A neighbour answered an order that this node gave as its watcher.
-    pub(super) fn errand_done(&mut self, target: &Target, verdict: &Result<Verdict, String>, now: Moment) {
-        let (served, text) = match verdict {
-            Ok(verdict) => answered(target, verdict),
-            Err(error) => (false, format!("{target}: {error}")),
-        };
-        let priority = if served { Priority::Notice } else { Priority::Error };
-        self.recorder.record(Record::local(Kind::Acted, priority, target.to_string(), text));
-        if let Some(neighbour) = self.neighbours.get_mut(&target.node) {
-            neighbour.errand_done(target, served, now);
-        }
-    }
-
     /// Publishes a neighbour's worker or node to the local socket.
     pub(super) fn publish_all(&self, update: Update) {
         let _ = self.all.send(std::sync::Arc::new(update));
     }
 }
-
-/// Whether a neighbour did what it was ordered to, and what it answered in words.
-fn answered(target: &Target, verdict: &Verdict) -> (bool, String) {
-    match verdict {
-        Verdict::Outcome(Outcome::Relaunched(done)) => {
-            let took = human(Duration::from_micros(done.took_us));
-            (true, format!("{target} runs again under invocation {} after {took}", done.invocation.short()))
-        }
-        Verdict::Outcome(Outcome::AlreadyRecovered { .. }) => {
-            (true, format!("{target} had already recovered; nothing was touched"))
-        }
-        Verdict::Outcome(Outcome::Remedied(done)) => {
-            (done.helped != Some(false), format!("{target}: {}: {}", done.remedy, done.why))
-        }
-        Verdict::Outcome(Outcome::Drilled(report)) => {
-            let came = if report.passed { "passed" } else { "failed" };
-            (report.passed, format!("{target}: rehearsal of {} {came}: {}", report.class, report.why))
-        }
-        Verdict::Outcome(Outcome::Failed(failed)) => (false, format!("{target} is not back: {}", failed.why)),
-        Verdict::Outcome(Outcome::Held { for_ms }) => {
-            (true, format!("{target} is left alone for {}", human(Duration::from_millis(*for_ms))))
-        }
-        Verdict::Outcome(Outcome::Released { .. }) => (true, format!("{target} is released")),
-        Verdict::Outcome(
-            other @ (Outcome::Status(_)
-            | Outcome::Fleet(_)
-            | Outcome::Explained(_)
-            | Outcome::Audit(_)
-            | Outcome::Proof(_)
-            | Outcome::Powered { .. }
-            | Outcome::Noted
-            | Outcome::Watching),
-        ) => (false, format!("{target}: unexpected answer {other:?}")),
-        Verdict::Refused(refusal) => (false, format!("{target} refused it: {refusal}")),
-    }
-}
-
-#[cfg(test)]
-#[path = "orders/tests.rs"]
-mod tests;
