@@ -109,10 +109,10 @@ pub fn print(text: &str) -> io::Result<bool> {
     }
 }
 
-/// Writes sentences to standard output, as [`print`]; on a terminal their lines end between words.
+/// Writes sentences to standard output, as [`print()`]; on a terminal their lines end between words.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn say(text: &str) -> io::Result<bool> {
     print(&fold_lines(text, fold_at()))
 }

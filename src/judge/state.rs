@@ -123,7 +123,7 @@ pub struct Hold {
     pub by: String,
 }
 
-/// What happened; [`super::decide`] answers it.
+/// What happened; [`super::decide()`] answers it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The worker was looked at, or time has passed since it was.
@@ -229,7 +229,7 @@ impl WorkerState {
         self.relaunches.iter().filter(|at| now.since(**at) < policy.per).count()
     }
 
-    /// When [`super::decide`] has to be asked again even if nothing happens.
+    /// When [`super::decide()`] has to be asked again even if nothing happens.
     pub fn wake(&self, policy: &Policy) -> Option<Moment> {
         let phase = match &self.phase {
             Phase::Waiting { due, .. } => Some(*due),

@@ -1,6 +1,6 @@
 //! The edge to PID 1: what it says of the watched units, and the one act, the relaunch.
 //!
-//! One task ([`hub`]) owns a connection to the system bus and everything that is known. It reads signals and replies
+//! One task (`hub`) owns a connection to the system bus and everything that is known. It reads signals and replies
 //! from one stream, so their order is the order in which PID 1 sent them, and a state built from both is never older
 //! than it looks. It waits on nobody: calls are written in one go, their answers come by the stream, and news for the
 //! supervisor wait in a table that holds one item per unit. systemd's signals carry all that changes, so a death is known
