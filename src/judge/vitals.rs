@@ -131,12 +131,18 @@ pub struct Track {
     /// The last progress that was seen, or the moment from which the time counts.
     moved: Option<Moment>,
     read: Option<Moment>,
+    /// It was found to stand still, and has not been seen to move since.
+    still: bool,
 }
 
 impl Track {
-    /// Forgets everything: a new run gets the whole time to show its first sign.
-    pub fn restart(&mut self) {
-        *self = Self::default();
+    /// For a while nobody could look. Everybody gets the whole time again, since what was not seen may have moved; but what
+    /// stood still before is not called well until it does move.
+    fn was_blind(&mut self) {
+        self.moved = None;
+        if !self.still {
+            self.mark = None;
+        }
     }
 
     /// Takes a reading in. `limit` is how long it may stand still, `what` names the sign.
@@ -144,13 +150,12 @@ impl Track {
         // Who has not looked for half the time has not seen it stand still: this process may have been stopped, the host
         // suspended.
         if self.read.is_some_and(|read| now.since(read) > limit / 2) {
-            self.restart();
+            self.was_blind();
         }
-        self.read = Some(now);
         let moved = match &reading {
             Reading::Failed(why) => {
-                // After a blind time everybody gets the whole time again: what could not be read may have moved.
-                self.restart();
+                self.was_blind();
+                self.read = Some(now);
                 return Pulse::Unseen(why.clone());
             }
             Reading::Moving => {
@@ -161,13 +166,23 @@ impl Track {
             Reading::Mark(mark) => self.mark.replace(*mark) != Some(*mark),
             Reading::Silent(_) => false,
         };
+        self.read = Some(now);
+        self.still &= !moved;
         let since = match self.moved {
             Some(since) if !moved => since,
             Some(_) | None => *self.moved.insert(now),
         };
         if now.since(since) < limit {
-            return Pulse::Moving;
+            return if self.still {
+                Pulse::Unseen(
+                    "it stood still, then it could not be looked at for a while; it has not moved since"
+                        .to_owned(),
+                )
+            } else {
+                Pulse::Moving
+            };
         }
+        self.still = true;
         let limit = crate::vocabulary::human(limit);
         Pulse::Still(match reading {
             Reading::Silent(missing) => format!("{missing} for {limit}"),
@@ -227,5 +242,32 @@ mod tests {
         assert_eq!(read(&mut track, Reading::Mark(1), 70), Pulse::Moving);
         // The watcher itself slept.
         assert_eq!(read(&mut track, Reading::Mark(1), 400), Pulse::Moving);
+    }
+
+    #[test]
+    fn what_stood_still_is_not_well_because_nobody_looked_for_a_while() {
+        let found = || {
+            let mut track = Track::default();
+            for secs in (0..=60).step_by(10) {
+                read(&mut track, Reading::Mark(1), secs);
+            }
+            track
+        };
+        // The watcher slept, or could not read it.
+        let mut slept = found();
+        let mut failed = found();
+        read(&mut failed, Reading::Failed("down".to_owned()), 70);
+        for track in [&mut slept, &mut failed] {
+            for secs in (100..160).step_by(10) {
+                let pulse = read(track, Reading::Mark(1), secs);
+                assert!(matches!(&pulse, Pulse::Unseen(_)), "{secs}: {pulse:?}");
+            }
+            let pulse = read(track, Reading::Mark(1), 160);
+            assert!(matches!(&pulse, Pulse::Still(_)), "the whole time again, and no more: {pulse:?}");
+            assert_eq!(read(track, Reading::Mark(2), 170), Pulse::Moving);
+        }
+        let mut moved = found();
+        assert_eq!(read(&mut moved, Reading::Mark(2), 100), Pulse::Moving, "it moved meanwhile");
+        assert_eq!(read(&mut moved, Reading::Mark(2), 110), Pulse::Moving);
     }
 }
