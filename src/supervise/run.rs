@@ -8,7 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch::Sender as Published;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinHandle};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::alarm;
 use super::core::{Core, Done, publishers};
@@ -33,8 +33,10 @@ use crate::vocabulary::{BootNonce, Moment, NodeName};
 
 /// How many events of each kind may wait for the loop. It takes them in microseconds; a full channel holds the sender.
 const INBOX: usize = 256;
-/// How long a clean stop waits for systemd's word that the whole host stops.
-const SHUTDOWN_WORD: Duration = Duration::from_millis(200);
+/// How long a clean stop waits for systemd's answer whether the whole host stops.
+const SHUTDOWN_WORD: Duration = Duration::from_secs(2);
+/// The same if systemd cannot be asked.
+const UNASKED_WORD: Duration = Duration::from_millis(200);
 /// How long a clean stop may take to say goodbye and to write the evidence down.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -200,7 +202,7 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
     let end = supervise(&mut core, &mut inbox, &mut notifier, &setup.fleet, &fleet_tx, &follow).await;
 
     notifier.stopping();
-    await_shutdown(&mut core, &mut inbox.systemd).await;
+    learn_why(&mut core, &mut inbox.systemd).await;
     core.goodbye();
     drop(shut);
     // The watchers are told by the door's last frames; whatever is still open after that is cut.
@@ -280,19 +282,27 @@ async fn supervise(
     }
 }
 
-/// On the way down with the host, SIGTERM may overtake systemd's word that the host goes (9 ms were measured). The
-/// watchers have to hear "leaving", so that word is waited for a little.
-async fn await_shutdown(core: &mut Core, systemd: &mut mpsc::Receiver<SystemdEvent>) {
-    let word = async {
-        while core.host != Host::Stopping {
-            match systemd.recv().await {
+/// On the way down with the host, SIGTERM may overtake systemd's word that the host goes (9 ms were measured, and a busy bus
+/// takes longer). The watchers have to hear "leaving", so systemd is asked; an ordinary stop has its answer in a millisecond.
+async fn learn_why(core: &mut Core, events: &mut mpsc::Receiver<SystemdEvent>) {
+    let systemd = core.systemd.clone();
+    let mut asked = std::pin::pin!(systemd.host_state());
+    let (mut answered, mut until) = (false, Instant::now() + SHUTDOWN_WORD);
+    while core.host != Host::Stopping {
+        tokio::select! {
+            answer = &mut asked, if !answered => match answer {
+                Ok(state) => return core.host(host_of(state), Moment::now()),
+                // Without the bus the unasked word may still be on its way.
+                Err(_) => (answered, until) = (true, until.min(Instant::now() + UNASKED_WORD)),
+            },
+            word = events.recv() => match word {
                 Some(SystemdEvent::Host(state)) => core.host(host_of(state), Moment::now()),
                 Some(SystemdEvent::Observed { .. } | SystemdEvent::Bus(_) | SystemdEvent::Door { .. }) => {}
                 None => return,
-            }
+            },
+            () = sleep_until(until) => return,
         }
-    };
-    let _ = timeout(SHUTDOWN_WORD, word).await;
+    }
 }
 
 /// Reads the fleet file and makes sure that this node is in it.

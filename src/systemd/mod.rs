@@ -181,6 +181,7 @@ enum Ask {
     Relaunch { unit: UnitName, timeout: Duration, reply: oneshot::Sender<Answer> },
     Act(Box<Wish>),
     Watchdog { unit: UnitName, reply: oneshot::Sender<Result<u64, String>> },
+    Host { reply: oneshot::Sender<Result<HostState, String>> },
 }
 
 /// The answer to a relaunch.
@@ -295,10 +296,22 @@ impl Systemd {
     /// When the unit last pinged systemd's watchdog: microseconds of `CLOCK_MONOTONIC`, 0 if it has no watchdog or does
     /// not run. The text says why it could not be read; it takes five seconds at most.
     pub async fn watchdog(&self, unit: &UnitName) -> Result<u64, String> {
+        self.question(|reply| Ask::Watchdog { unit: unit.clone(), reply }).await
+    }
+
+    /// What the host is doing, asked anew: [`SystemdEvent::Host`] comes when systemd says so by itself, which SIGTERM may
+    /// overtake. The text says why it could not be read; it takes five seconds at most.
+    pub async fn host_state(&self) -> Result<HostState, String> {
+        self.question(|reply| Ask::Host { reply }).await
+    }
+
+    async fn question<T>(
+        &self,
+        ask: impl FnOnce(oneshot::Sender<Result<T, String>>) -> Ask,
+    ) -> Result<T, String> {
         let (reply, answer) = oneshot::channel();
         let all = async {
-            let ask = Ask::Watchdog { unit: unit.clone(), reply };
-            self.asks.send(ask).await.ok()?;
+            self.asks.send(ask(reply)).await.ok()?;
             answer.await.ok()
         };
         match tokio::time::timeout(ANSWER, all).await {

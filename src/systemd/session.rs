@@ -73,6 +73,7 @@ enum Call {
     /// A look at the unit of an act.
     ActRead(u64),
     Watchdog(oneshot::Sender<Result<u64, String>>),
+    Host(oneshot::Sender<Result<HostState, String>>),
 }
 
 /// The state of one connection.
@@ -341,6 +342,7 @@ impl Session {
             Ask::Watchdog { unit, reply } => {
                 self.send(message::watchdog(&unit), Some(Call::Watchdog(reply)));
             }
+            Ask::Host { reply } => self.send(message::system_state(), Some(Call::Host(reply))),
         }
     }
 

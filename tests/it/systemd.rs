@@ -38,10 +38,12 @@ async fn a_unit_that_does_not_exist_is_told_and_relaunched_nowhere() {
         assert_eq!(snapshot.load, LoadState::NotFound);
         assert_eq!(relaunch.result, Err(RelaunchError::NotStartable(NotStartable::NotFound)));
         assert_eq!(relaunch.break_glass, bus != Some(BusState::Connected));
+        assert_eq!(systemd.host_state().await.is_ok(), bus == Some(BusState::Connected));
     } else {
         assert!(matches!(bus, Some(BusState::Lost(_))), "{bus:?}");
         assert!(matches!(observation, Observation::Failed(_)), "{observation:?}");
         assert!(matches!(relaunch.result, Err(RelaunchError::Bus(_))), "{relaunch:?}");
         assert!(relaunch.break_glass);
+        assert!(systemd.host_state().await.is_err());
     }
 }

@@ -62,6 +62,17 @@ impl Session {
                 self.act_read(id, message, failed.is_some());
                 Ok(())
             }
+            (Call::Host(reply), None) => {
+                let state = message::text(message).map_err(|error| unreadable(&error))?;
+                hub.system_state(&state);
+                let known = hub.table.host().ok_or_else(|| format!("systemd calls it {state:?}"));
+                let _ = reply.send(known);
+                Ok(())
+            }
+            (Call::Host(reply), Some(why)) => {
+                let _ = reply.send(Err(why));
+                Ok(())
+            }
             (Call::Watchdog(reply), failed) => {
                 let read = || message::number(message).map_err(|error| unreadable(&error));
                 // Whoever asked may have given up.
