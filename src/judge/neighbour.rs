@@ -15,7 +15,7 @@ pub const RANK_STEP: Duration = Duration::from_secs(2);
 pub struct Sight {
     /// How it fell.
     pub class: FailureClass,
-    /// For how long.
+    /// For how long; if it is left to the watchers, for how long that.
     pub for_: Duration,
     /// Whether its node is at it or has a repair planned.
     pub attended: bool,
@@ -67,10 +67,12 @@ pub fn errand(sight: Sight, policy: &Policy, rungs: Rungs) -> Errand {
 /// What a watcher knows of a node that does not answer at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Blackout {
-    /// For how long.
+    /// For how long nobody has reached it, neither this watcher nor another that told it.
     pub for_: Duration,
     /// Whether another watcher still reaches it: then the way between is cut, and the host is up.
     pub reached_by_others: bool,
+    /// Whether another watcher that answers has not looked yet: its supervisor has only just started.
+    pub not_looked: bool,
     /// Whether this watcher reaches nobody although it watches several: then it is likelier itself that is cut off.
     pub alone: bool,
     /// How many watchers come before this one.
@@ -87,7 +89,7 @@ const POWER_DONE: Duration = Duration::from_secs(600);
 
 /// Whether a watcher is to switch the node on now, or when to look again; none if it must not.
 pub fn power(blackout: Blackout, after: Duration) -> Option<Duration> {
-    if blackout.reached_by_others || blackout.alone {
+    if blackout.reached_by_others || blackout.not_looked || blackout.alone {
         return None;
     }
     let turn = POWER_STEP * blackout.rank + POWER_DONE * blackout.able;
@@ -159,6 +161,7 @@ mod tests {
         let dark = Blackout {
             for_: Duration::from_secs(30),
             reached_by_others: false,
+            not_looked: false,
             alone: false,
             rank: 0,
             able: 0,
@@ -168,6 +171,7 @@ mod tests {
         let done = Blackout { rank: 1, able: 1, ..dark };
         assert_eq!(power(done, after), Some(POWER_STEP + POWER_DONE), "the first one has seen to it");
         assert_eq!(power(Blackout { reached_by_others: true, ..dark }, after), None);
+        assert_eq!(power(Blackout { not_looked: true, ..dark }, after), None, "its word is waited for");
         assert_eq!(power(Blackout { alone: true, ..dark }, after), None);
     }
 }

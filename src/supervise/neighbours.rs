@@ -31,6 +31,9 @@ pub(super) struct Neighbour {
     excused: Option<(NodeState, String)>,
     /// When its `power` command was run from here last.
     pub(super) powered: Option<Moment>,
+    /// When another watcher last said that it reaches it. Its word goes on to count when it falls silent itself: who follows
+    /// it hears of a change, not of each moment that goes by.
+    reached: Option<Moment>,
 }
 
 /// How long a node that said goodbye may stay away before its silence counts: a reboot with a long file system check.
@@ -50,6 +53,8 @@ pub(super) enum Return {
 struct Seen {
     report: WorkerReport,
     at: Moment,
+    /// Since when its node leaves it to its watchers.
+    left: Option<Moment>,
     /// What this watcher has ordered for it and not heard back from, or when it may order again.
     errand: Run,
     /// What this watcher's own detectors see of it.
@@ -112,19 +117,21 @@ impl Seen {
     fn replaced(self, report: WorkerReport, now: Moment) -> Self {
         let healthy = report.class == Class::Healthy;
         let another_run = report.invocation != self.report.invocation;
+        let left = report.left_to_peers.then(|| self.left.unwrap_or(now));
         let errand = match self.errand {
             // Whatever was ordered, it is up: the next fall is a new story.
             Run::NotBefore { .. } if healthy && (another_run || self.outside.is_none()) => Run::Idle,
             kept @ (Run::Idle | Run::InFlight { .. } | Run::NotBefore { .. }) => kept,
         };
         if another_run {
-            return Self { report, at: now, errand, signs: Signs::default(), outside: None };
+            return Self { report, at: now, left, errand, signs: Signs::default(), outside: None };
         }
-        Self { report, at: now, errand, ..self }
+        Self { report, at: now, left, errand, ..self }
     }
 
     fn new(report: WorkerReport, now: Moment) -> Self {
-        Self { report, at: now, errand: Run::Idle, signs: Signs::default(), outside: None }
+        let left = report.left_to_peers.then_some(now);
+        Self { report, at: now, left, errand: Run::Idle, signs: Signs::default(), outside: None }
     }
 }
 
@@ -145,6 +152,7 @@ impl Neighbour {
             workers: BTreeMap::new(),
             excused: None,
             powered: None,
+            reached: None,
         }
     }
 
@@ -320,7 +328,7 @@ impl Neighbour {
             let acted = report.last_act_ms.map_or(Duration::MAX, Duration::from_millis);
             let sight = Sight {
                 class,
-                for_: for_.min(there).min(acted),
+                for_: seen.left.map_or(for_, |left| now.since(left)).min(there).min(acted),
                 attended: !report.doing.is_empty() || report.due_in_ms.is_some(),
                 left_to_peers: report.left_to_peers,
                 spared: report.held_for_ms.is_some() || report.quarantined,
@@ -392,6 +400,14 @@ impl Neighbour {
     /// The worker of it that is broken on purpose at the moment, if one is.
     pub(super) fn rehearsed_now(&self) -> Option<&WorkerReport> {
         self.workers.values().map(|seen| &seen.report).find(|report| report.drill.is_some())
+    }
+
+    /// For how long nobody has reached it, neither this watcher nor another that told it.
+    pub(super) fn unreached_for(&mut self, reached_by_others: bool, now: Moment) -> Duration {
+        if reached_by_others {
+            self.reached = Some(now);
+        }
+        now.since(self.reached.map_or(self.since, |reached| reached.max(self.since)))
     }
 
     pub(super) fn since(&self) -> Moment {

@@ -19,6 +19,14 @@ use crate::vocabulary::{Moment, NodeName, human};
 /// not hammered.
 const POWER_AGAIN: Duration = Duration::from_secs(600);
 
+/// Whether a watcher that sees a node so has reached its host.
+fn reached(state: NodeState) -> bool {
+    match state {
+        NodeState::Up | NodeState::Starting | NodeState::Leaving | NodeState::SupervisorDead => true,
+        NodeState::Unreachable | NodeState::Unknown => false,
+    }
+}
+
 impl Core {
     /// How the other watchers of a node that this one watches, too, see it.
     pub(super) fn others_see(&self, node: &NodeName) -> Vec<(NodeName, NodeState)> {
@@ -68,15 +76,13 @@ impl Core {
             let able = u32::try_from(before.iter().filter(answers).count()).unwrap_or(u32::MAX);
             let rank = u32::try_from(before.len()).unwrap_or(u32::MAX);
             let others = self.others_see(&node);
-            let Some(neighbour) = self.neighbours.get(&node) else { continue };
+            let reached_by_others = others.iter().any(|(_, state)| reached(*state));
+            let not_looked = others.iter().any(|(_, state)| *state == NodeState::Unknown);
+            let Some(neighbour) = self.neighbours.get_mut(&node) else { continue };
             let blackout = Blackout {
-                for_: now.since(neighbour.since()),
-                reached_by_others: others.iter().any(|(_, state)| match state {
-                    NodeState::Up | NodeState::Starting | NodeState::Leaving | NodeState::SupervisorDead => {
-                        true
-                    }
-                    NodeState::Unreachable | NodeState::Unknown => false,
-                }),
+                for_: neighbour.unreached_for(reached_by_others, now),
+                reached_by_others,
+                not_looked,
                 alone,
                 rank,
                 able,
@@ -182,7 +188,7 @@ impl Core {
                 .chain(
                     self.others_see(&node)
                         .into_iter()
-                        .filter(|(_, state)| *state != NodeState::Unreachable && *state != NodeState::Unknown)
+                        .filter(|(_, state)| reached(*state))
                         .map(|(other, state)| format!("{other} sees it {}", state.name())),
                 )
                 .collect();

@@ -8,6 +8,7 @@ use tokio::time::sleep;
 use crate::fleet::Worker as Spec;
 use crate::journal::{self, ProofVerdict};
 use crate::queue::{Bird, Front, QueueName, canary_once};
+use crate::store::StoreError;
 use crate::supervise::lanes;
 use crate::supervise::worker::Worker;
 use crate::systemd::Systemd;
@@ -30,6 +31,8 @@ const LISTEN: Duration = Duration::from_millis(100);
 const ANSWERED: Duration = Duration::from_secs(30);
 /// How often a lane is told again to be deaf.
 const DEAF_AGAIN: Duration = Duration::from_secs(60);
+/// How long the disk may take for the lease before anything is broken.
+const ON_DISK: Duration = Duration::from_secs(2);
 /// How long a pipe may take to start.
 const STARTED: Duration = Duration::from_secs(30);
 
@@ -231,8 +234,17 @@ impl Core {
 
     /// Breaks the worker in a task of its own.
     pub(super) fn break_worker(&self, name: &WorkerName, class: FailureClass) {
-        let (way, systemd) = (self.way(name, class), self.systemd.clone());
+        let (way, systemd, store) = (self.way(name, class), self.systemd.clone(), self.store.clone());
         self.when_done(name, async move {
+            // The next run of this supervisor restores what this one has broken, and it knows of it only from the disk.
+            match store.flush(ON_DISK).await {
+                Ok(()) | Err(StoreError::Journal(_)) => {}
+                Err(error @ (StoreError::Late | StoreError::Degraded(_))) => {
+                    return DrillDone::Break(Err(format!(
+                        "that it is broken could not be written down: {error}"
+                    )));
+                }
+            }
             DrillDone::Break(match way {
                 Some(way) => way.go(&systemd).await,
                 None => Err("the fleet file no longer says how".to_owned()),

@@ -161,6 +161,34 @@ async fn what_another_has_just_done_has_to_show_first_whether_it_helped() {
 }
 
 #[tokio::test]
+async fn the_watchers_take_turns_from_when_it_is_left_to_them_and_not_from_its_death() {
+    let (mut first, mut second) = (Watcher::new("ai-core"), Watcher::new("venus"));
+    for watcher in [&mut first, &mut second] {
+        let dead = WorkerReport { doing: "its grace".to_owned(), ..report(Class::Dead, None) };
+        watcher.mars.change(dead, at(10));
+        assert_eq!(watcher.orders(19), None);
+        let left = WorkerReport { for_ms: 10_000, left_to_peers: true, ..report(Class::Dead, None) };
+        watcher.mars.change(left.clone(), at(20));
+    }
+    assert_eq!((first.orders(20), second.orders(20)), (Some(Remedy::Relaunch), None));
+    assert_eq!(second.orders(21), None);
+    assert_eq!(second.orders(22), Some(Remedy::Relaunch));
+}
+
+#[tokio::test]
+async fn a_host_that_another_watcher_reached_a_moment_ago_is_not_unreached_for_long() {
+    let mut mars = Watcher::new("ai-core").mars;
+    mars.turn(NodeState::Unreachable, "no answer".to_owned(), at(10));
+    assert_eq!(mars.unreached_for(false, at(40)), Duration::from_secs(30));
+    assert_eq!(mars.unreached_for(true, at(100)), Duration::ZERO);
+    // That watcher is silent now: what it said last has been true.
+    assert_eq!(mars.unreached_for(false, at(101)), Duration::from_secs(1));
+    mars.turn(NodeState::Up, "it answers".to_owned(), at(110));
+    mars.turn(NodeState::Unreachable, "no answer".to_owned(), at(200));
+    assert_eq!(mars.unreached_for(false, at(205)), Duration::from_secs(5));
+}
+
+#[tokio::test]
 async fn a_repipe_that_only_the_outside_sees_to_be_useless_is_followed_by_a_relaunch() {
     let mut first = Watcher::new("ai-core");
     first.work_waits(10, 16);
