@@ -16,6 +16,8 @@ use crate::vocabulary::{InvocationId, UnitName, clipped, printable_bytes};
 pub(super) const JOURNALCTL: &str = "/usr/bin/journalctl";
 /// How long `journalctl` may take; on an idle host it needs some 20 ms, with many rotated files ten times that.
 const DEADLINE: Duration = Duration::from_secs(2);
+/// How long journald may take to write down what it has; then the lines are those that are there.
+const SYNC: Duration = Duration::from_secs(1);
 /// The longest line that is returned, in characters.
 const MAX_LINE: usize = 200;
 /// How many bytes of a line are kept while it is read: [`MAX_LINE`] characters of four bytes each.
@@ -43,7 +45,8 @@ pub enum ReadError {
 /// included), else of all runs. Each line is made fit for a terminal and is at most 200 characters long.
 ///
 /// # Errors
-/// When `journalctl` is not there, fails or takes more than 2 s. No lines is not an error.
+/// When `journalctl` is not there, fails or takes more than 2 s, and one more for what is not written yet. No lines is not an
+/// error.
 ///
 /// # Cancel safety
 /// Dropping the future kills the child.
@@ -52,6 +55,9 @@ pub async fn last_lines(
     invocation: Option<InvocationId>,
     n: u8,
 ) -> Result<Vec<String>, ReadError> {
+    // What it said just before it died, which is what is looked for, may be on its way. Whatever comes of this, the lines that
+    // are there are better than none.
+    let _ = run(Path::new(JOURNALCTL), &["--sync".to_owned()], 1, SYNC).await;
     run(Path::new(JOURNALCTL), &argv(unit, invocation, n), usize::from(n), DEADLINE).await
 }
 
