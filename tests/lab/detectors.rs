@@ -59,7 +59,11 @@ fn commands_run_as_units_with_limits_and_gentle_acts_touch_what_they_name() {
         left.is_empty().then_some(())
     });
     assert_eq!(
-        lab.sh("mars", "journalctl -o cat --no-pager -u agent.service | grep -c 'nudged by USR1'").trim(),
+        lab.sh(
+            "mars",
+            "journalctl --sync; journalctl -o cat --no-pager -u agent.service | grep -c 'nudged by USR1'"
+        )
+        .trim(),
         "2"
     );
     assert_eq!(
@@ -161,7 +165,10 @@ async fn heartbeats(systemd: &Systemd) {
         assert!(done.success(), "{line}");
     };
 
-    // The worker speaks only when it is nudged; what PID 1 says of it is no beat.
+    // The worker speaks only when it is nudged; what PID 1 says of it is no beat. It was nudged already, and takes its time.
+    sh(
+        "timeout 20 sh -c \"until journalctl -q -o cat -u agent.service | grep -q 'nudged by'; do sleep 0.1; done\"",
+    );
     let mut journal = Beats::of(systemd, "agent.service", Heartbeat::Journal);
     let first = journal.until("a line", is_mark).await;
     sh("echo for agent | systemd-cat; systemctl reset-failed agent.service; logger -t agent x");
