@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::harness::{Lab, SOON, service, wait};
-use crate::scene::{SECOND, Stream, house, monotonic_us};
+use crate::scene::{Stream, house, monotonic_us};
 
 const WORKERS: &str = "
     killed:   { unit: killed.service }
@@ -31,6 +31,10 @@ const LIMIT: &str = "[Unit]\nStartLimitBurst=3\nStartLimitIntervalSec=60\n[Servi
 /// Its start fails once for each time that the file is put there.
 const PRESTART: &str = "[Service]\nExecStartPre=/bin/sh -c '! rm /run/prestart.broken 2>/dev/null'\n\
     ExecStart=/bin/sleep infinity\n";
+
+/// The longest that a try waits for after those that failed: each looks whether the cause is gone, and no round of anything is
+/// waited for.
+const BACKOFF_MOST: Duration = Duration::from_secs(30);
 
 /// Ways to die: the worker, how it is brought about, and after how many relaunches it is back.
 const WAYS: [(&str, &str, usize); 7] = [
@@ -83,7 +87,7 @@ fn however_a_worker_dies_it_is_back_at_once_and_only_once_and_the_peer_knows() {
     binary_is_missing_for_a_while(&lab, &stream);
 }
 
-/// Waits until a worker is back to stay, and checks by systemd's own clock that nobody waited for a round of anything.
+/// Waits until a worker is back to stay, and checks by systemd's own clock that it was not away for longer than a slow machine needs.
 fn back(lab: &Lab, stream: &Stream, worker: &str, before: &str) {
     let unit = format!("{worker}.service");
     lab.verified(worker);
@@ -91,7 +95,7 @@ fn back(lab: &Lab, stream: &Stream, worker: &str, before: &str) {
     assert_ne!(run, before, "{worker} has a new run");
     let gap = lab.times("mars", &unit).gap();
     println!("{worker}: back after {gap:?}");
-    assert!(gap < 5 * SECOND, "{worker} was away for {gap:?}");
+    assert!(gap < SOON, "{worker} was away for {gap:?}");
     stream.saw_it_die_and_come_back(worker, &run);
 }
 
@@ -105,12 +109,15 @@ fn binary_is_missing_for_a_while(lab: &Lab, stream: &Stream) {
     assert!(lab.worker("ai-core", "mars", "missing")["class"] != "unknown");
     lab.sh("mars", "mv /var/tmp/gone /var/tmp/missing");
     let mended = monotonic_us();
-    lab.verified("missing");
+    wait("missing has stayed up", BACKOFF_MOST + SOON, || {
+        let acted = lab.records("mars", "acted", "mars/missing", "");
+        acted.last().is_some_and(|line| line.text.contains("stayed up")).then_some(())
+    });
     let run = lab.run_of("missing.service");
     let late =
         Duration::from_micros(lab.times("mars", "missing.service").entered_active.saturating_sub(mended));
     println!("missing: back {late:?} after its cause was mended");
-    assert!(run != before && late < 5 * SECOND, "{late:?} after the cause was mended");
+    assert!(run != before && late < BACKOFF_MOST + SOON, "{late:?} after the cause was mended");
     assert!(lab.relaunches("mars", "missing") > 1, "it was tried while its cause was there");
     stream.saw_it_die_and_come_back("missing", &run);
 }

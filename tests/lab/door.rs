@@ -1,7 +1,7 @@
 //! The real door of a real supervisor: strangers, peers that overreach, replays and floods. Nothing of it reaches a worker, all
 //! of it is in the audit, and a genuine order gets through meanwhile.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ fn nobody_but_a_peer_with_a_grant_moves_anything_and_everything_refused_is_one_a
     // ai-core may do everything with `agent` and nothing with `sealed`.
     lab.deploy(&fleet.replace("on: mars, workers: [\"*\"]", "on: mars, workers: [agent]"));
 
-    let mut house = House { refused: lab.evidence("mars", "refused").len(), lab };
+    let mut house = House { refused: refusals(&lab).len(), lab };
     let before = house.runs();
     house.strangers();
     house.overreach();
@@ -38,6 +38,14 @@ fn nobody_but_a_peer_with_a_grant_moves_anything_and_everything_refused_is_one_a
     assert_eq!(house.lab.evidence("mars", "acting"), Vec::<String>::new());
     house.replays();
     house.floods();
+}
+
+/// What mars refused. A supervisor that gives up waiting for a slow one hangs up, which is on record there as it should be; nothing
+/// that is done here reads so.
+fn refusals(lab: &Lab) -> Vec<String> {
+    let mut lines = lab.evidence("mars", "refused");
+    lines.retain(|line| !line.contains("it hung up"));
+    lines
 }
 
 impl House {
@@ -49,7 +57,7 @@ impl House {
     fn one_line(&mut self, words: &str) {
         let lab = &self.lab;
         let lines = wait(&format!("a refusal is on record: {words}"), SOON, || {
-            let lines = lab.evidence("mars", "refused");
+            let lines = refusals(lab);
             (lines.len() > self.refused).then_some(lines)
         });
         assert_eq!(lines.len(), self.refused + 1, "{lines:#?}");
@@ -205,14 +213,19 @@ impl House {
             assert!(now <= before + 40, "{now} descriptors, {before} before");
             for mut socket in crowd {
                 socket.set_read_timeout(Some(SOON)).expect("a deadline");
-                // An end or a reset, but no byte.
-                assert_eq!(socket.read(&mut [0; 1]).unwrap_or(0), 0);
+                // An end or a reset, but no byte, and not nothing.
+                let end = socket.read(&mut [0; 1]);
+                let kept = end.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+                assert!(
+                    !kept && end.as_ref().copied().unwrap_or(0) == 0,
+                    "{end:?} after {:?}",
+                    begun.elapsed()
+                );
             }
-            assert!(begun.elapsed() < SOON, "the last was closed after {:?}", begun.elapsed());
-            let lines = self.lab.evidence("mars", "refused").len();
+            let lines = refusals(&self.lab).len();
             assert!(lines > self.refused && lines < self.refused + 40, "{} lines", lines - self.refused);
             wait("the flood is over", SOON, || {
-                let lines = self.lab.evidence("mars", "refused").len();
+                let lines = refusals(&self.lab).len();
                 (std::mem::replace(&mut self.refused, lines) == lines && descriptors() <= before + 4)
                     .then_some(())
             });

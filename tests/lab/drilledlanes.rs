@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::drills::{drill, drilled, refused};
+use crate::drills::{drill, drilled, refused, unhelped};
 use crate::harness::{Lab, SOON, wait};
 use crate::lanehouse::house;
 use crate::scene::SECOND;
@@ -113,6 +113,8 @@ fn a_pipe_that_is_stopped_is_found_and_restarted(lab: &Lab) {
 }
 
 fn dead_waits_for_the_write(lab: &Lab) {
+    // The write is the only reason there is.
+    well(lab);
     let id = lab.begin_write();
     for class in ["dead", "stuck", "delivery-gap"] {
         let (code, verdict) = drill(lab, "ai-core", &format!("mars/write --class {class}"));
@@ -135,9 +137,7 @@ fn dead_waits_for_the_write(lab: &Lab) {
 fn a_halted_lane_that_nobody_helps_goes_on(lab: &Lab) {
     well(lab);
     let before = lab.run_of(UNIT);
-    lab.sh("ai-core", "systemctl kill -s STOP keyholder");
-    let (code, verdict) = drill(lab, "mars", "mars/write --class stuck --lease 2s");
-    lab.sh("ai-core", "systemctl kill -s CONT keyholder");
+    let (code, verdict) = unhelped(lab, "mars/write --class stuck --lease 2s");
     assert!(code == 1 && drilled(&verdict)["passed"] == false, "{verdict}");
     assert_eq!(lab.run_of(UNIT), before, "it goes on where it was: {verdict}");
     let id = lab.sh("ai-core", "keyholder run mars lab.read --no-wait").trim().to_owned();

@@ -64,7 +64,9 @@ fn behind_the_write(lab: &Lab) {
     });
     all_along("the read waits, and the lane is well", LONG, || {
         recording.take();
-        read.try_wait().unwrap().is_none() && lab.class("mars", "mars", "write") == "healthy"
+        // Null is a status that did not come in time.
+        let class = lab.class("mars", "mars", "write");
+        read.try_wait().unwrap().is_none() && (class == "healthy" || class.is_null())
     });
     let seen = lab.lane("mars", "mars", "write");
     assert_eq!(
@@ -180,37 +182,54 @@ fn reads(lab: &Lab, count: usize) -> Vec<Duration> {
     times.join().unwrap()
 }
 
-/// Reads are answered as fast while a write runs as without it: both in turns, since the machine has other things to do, too.
+/// Lets the write end that runs.
+fn end_write(lab: &Lab) {
+    lab.open_gate();
+    wait("nothing runs", SOON, || (lab.lane("mars", "mars", "write")["running"] == 0).then_some(()));
+}
+
+/// Reads are answered as fast while a write runs as without it. The machine has other things to do, too, now more and now less: so
+/// in turns, each time compared with what came right before or after it, and what counts is the middle one of these comparisons.
 fn as_fast_as_without(lab: &Lab) {
-    const READS: usize = 400;
+    const READS: usize = 70;
+    const PAIRS: usize = 6;
     const TRIES: u32 = 3;
-    let p99 = |times: &[Duration]| times[times.len() * 99 / 100];
+    let of = |times: &[Duration], hundredth: usize| times[times.len() * hundredth / 100];
     reads(lab, 50);
     for attempt in 1..=TRIES {
-        // The write of the scene before runs.
-        let mut beside = reads(lab, READS / 2);
-        lab.open_gate();
-        wait("nothing runs", SOON, || (lab.lane("mars", "mars", "write")["running"] == 0).then_some(()));
-        let mut alone = reads(lab, READS);
-        lab.begin_write();
-        beside.extend(reads(lab, READS / 2));
+        let (mut beside, mut alone, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+        for pair in 0..PAIRS {
+            // The write of the scene before runs; and after every second pair the next one does.
+            let (with, without) = if pair % 2 == 0 {
+                let with = reads(lab, READS);
+                end_write(lab);
+                (with, reads(lab, READS))
+            } else {
+                let without = reads(lab, READS);
+                lab.begin_write();
+                (reads(lab, READS), without)
+            };
+            ratios.push(of(&with, 90).as_secs_f64() / of(&without, 90).as_secs_f64());
+            beside.extend(with);
+            alone.extend(without);
+        }
+        ratios.sort_by(f64::total_cmp);
         beside.sort();
         alone.sort();
-        let ratio = p99(&beside).as_secs_f64() / p99(&alone).as_secs_f64();
+        let ratio = f64::midpoint(ratios[PAIRS / 2 - 1], ratios[PAIRS / 2]);
         println!(
-            "reads: p50 {:?} and p99 {:?} beside a running write, {:?} and {:?} without: p99 ratio {ratio:.2}",
-            beside[READS / 2],
-            p99(&beside),
-            alone[READS / 2],
-            p99(&alone)
+            "reads: p50 {:?} and p99 {:?} beside a running write, {:?} and {:?} without: p90 ratios {ratios:.2?}",
+            of(&beside, 50),
+            of(&beside, 99),
+            of(&alone, 50),
+            of(&alone, 99)
         );
         if ratio <= 2.0 {
             break;
         }
-        assert!(attempt < TRIES, "reads wait for a write in another lane");
+        assert!(attempt < TRIES, "reads wait for a write in another lane: {ratios:.2?}");
     }
-    lab.open_gate();
-    wait("nothing runs", SOON, || (lab.lane("mars", "mars", "write")["running"] == 0).then_some(()));
+    end_write(lab);
 }
 
 /// Three an hour; the fourth is refused with the numbers, also by the next run of the lane, while the peer's own action still
@@ -254,12 +273,28 @@ fn a_supervisor_with_idle_lanes_is_idle(lab: &Lab) {
         std::thread::sleep(TIME);
         Duration::from_nanos(spent() - before) * 6
     };
-    let with = minute();
-    lab.sh("mars", r"sed -i -E 's/lane: (write|read)/unit: keyholder-lane-\1.service/' /etc/keyholder/fleet.yaml && systemctl reload keyholder");
-    wait("mars knows of no lane", SOON, || lab.lane("mars", "mars", "write").is_null().then_some(()));
-    let without = minute();
-    println!(
-        "an idle minute of the supervisor: {with:?} of a processor with two idle lanes, {without:?} without"
-    );
-    assert!(with < without + Duration::from_millis(150), "{with:?}, without {without:?}");
+    let change = |from: &str, to: &str| {
+        lab.sh(
+            "mars",
+            &format!("sed -i -E 's/{from}/{to}/' /etc/keyholder/fleet.yaml && systemctl reload keyholder"),
+        );
+    };
+    // What a stall costs, such as a new connection to the other node, falls into one of the windows, and not always the same.
+    for attempt in 1..=3 {
+        let with = minute();
+        change(r"lane: (write|read)", r"unit: keyholder-lane-\1.service");
+        wait("mars knows of no lane", SOON, || lab.lane("mars", "mars", "write").is_null().then_some(()));
+        let without = minute();
+        println!(
+            "an idle minute of the supervisor: {with:?} of a processor with two idle lanes, {without:?} without"
+        );
+        if with < without + Duration::from_millis(150) {
+            return;
+        }
+        assert!(attempt < 3, "{with:?}, without {without:?}");
+        change(r"unit: keyholder-lane-(write|read).service", r"lane: \1");
+        wait("mars knows its lanes", SOON, || {
+            (lab.lane("mars", "mars", "write")["connected"] == true).then_some(())
+        });
+    }
 }

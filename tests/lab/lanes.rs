@@ -51,7 +51,7 @@ fn each_lane_has_the_rights_of_its_mode_and_the_journal_says_which_one_ran_a_tas
     lab.write(
         "mars",
         "/usr/local/sbin/upgrade",
-        "#!/bin/sh\necho begun >>/usr/upgraded; sleep 3; echo ended >>/usr/upgraded; chown nobody /usr/upgraded\n",
+        "#!/bin/sh\necho begun >>/usr/upgraded; until [ -e /run/upgrade ]; do sleep 0.1; done; echo ended >>/usr/upgraded; chown nobody /usr/upgraded\n",
     );
     lab.write("mars", "/etc/systemd/system/victim.service", "[Service]\nExecStart=/bin/sleep infinity\n");
     for mode in ["write", "read"] {
@@ -72,7 +72,7 @@ fn each_lane_has_the_rights_of_its_mode_and_the_journal_says_which_one_ran_a_tas
         "chmod 755 /usr/local/sbin/upgrade; systemctl daemon-reload; systemctl start redis-server victim",
     );
     assert!(!lab.try_sh("mars", "systemctl start keyholder-lane-write").status.success());
-    let said = lab.sh("mars", "journalctl -o cat -u keyholder-lane-write");
+    let said = lab.sh("mars", "journalctl --sync; journalctl -o cat -u keyholder-lane-write");
     assert!(said.contains("sudo -n -l"), "{said}");
     assert_eq!(lab.property("mars", "keyholder-lane-write", "NRestarts"), "0");
     lab.write(
@@ -120,8 +120,14 @@ fn each_lane_has_the_rights_of_its_mode_and_the_journal_says_which_one_ran_a_tas
     wait("the upgrade runs", SOON, || {
         lab.try_sh("mars", "test -e /usr/upgraded").status.success().then_some(())
     });
+    let lane = || lab.property("mars", "keyholder-lane-write", "MainPID");
+    let killed = lane();
     lab.sh("mars", "systemctl kill -s KILL --kill-whom=main keyholder-lane-write");
     task(&lab, WRITE, "w3", "service.restart", r#"{"unit":"victim.service"}"#);
+    wait("the next lane is there", SOON, || {
+        (![killed.as_str(), "0"].contains(&lane().as_str())).then_some(())
+    });
+    lab.sh("mars", "touch /run/upgrade");
     assert_eq!(result(&lab, WRITE, "w2")["status"], "interrupted");
     assert_eq!(lab.sh("mars", "cat /usr/upgraded"), "begun\nended\n");
     assert_eq!(result(&lab, WRITE, "w3")["status"], "ok");

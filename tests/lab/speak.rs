@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use nix::sched::{CloneFlags, setns};
 use serde_json::{Value, json};
 
-use crate::harness::{Lab, address};
+use crate::harness::{Lab, SOON, address};
 
 /// How long an answer may take; the door closes whatever is not one of its clients within this.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(8);
+pub(crate) const PATIENCE: Duration = SOON;
 
 /// OpenSSL 3.0 does not read Ed25519 keys that carry their public half (RFC 5958): the same key in the older form (RFC 5208),
 /// and any certificate around it.
@@ -202,5 +202,5 @@ pub(crate) fn door(node: &str) -> SocketAddr {
 
 /// Connects to a door.
 pub(crate) fn knock(node: &str) -> std::io::Result<TcpStream> {
-    TcpStream::connect_timeout(&door(node), Duration::from_secs(2))
+    TcpStream::connect_timeout(&door(node), SOON)
 }
