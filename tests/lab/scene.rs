@@ -123,6 +123,20 @@ impl Lab {
         self.sh(node, &line).lines().map(parse).collect()
     }
 
+    /// The same from the audit, which has when each was recorded (since 1970, in whole milliseconds) instead of when it arrived.
+    pub(crate) fn recorded(&self, node: &str, event: &str, subject: &str) -> Vec<(Duration, String)> {
+        let verdict: Value =
+            serde_json::from_str(&self.sh(node, "keyholder audit -n 1000 --json")).expect("a verdict");
+        let lines = verdict["outcome"]["audit"].as_array().expect("an audit");
+        let wanted = lines.iter().filter(|line| line["event"] == event && line["subject"] == subject);
+        let parse = |line: &Value| {
+            let at: jiff::Timestamp = line["at"].as_str().and_then(|at| at.parse().ok()).expect("a time");
+            let text = line["text"].as_str().expect("a text").to_owned();
+            (at.duration_since(jiff::Timestamp::UNIX_EPOCH).unsigned_abs(), text)
+        };
+        wanted.map(parse).collect()
+    }
+
     /// How often systemd has started a unit of `mars` in this boot, whoever ordered it.
     pub(crate) fn starts(&self, unit: &str) -> usize {
         let line = format!("journalctl --sync; journalctl -b -o cat --no-pager _PID=1 UNIT={unit}");
