@@ -5,8 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::harness::{Lab, address, wait};
-use crate::scene::SECOND;
+use crate::harness::{Lab, SOON, address, wait};
 
 pub(crate) const NODES: [&str; 3] = ["mars", "ai-core", "venus"];
 
@@ -96,7 +95,7 @@ impl Lab {
 
     /// Waits until `at` sees a node in this state.
     pub(crate) fn until_state(&self, at: &str, node: &str, state: &str) -> Value {
-        wait(&format!("{at} sees {node} {state}"), 15 * SECOND, || {
+        wait(&format!("{at} sees {node} {state}"), 2 * SOON, || {
             let seen = self.node(at, node);
             (seen["state"] == state).then_some(seen)
         })
@@ -105,7 +104,7 @@ impl Lab {
     /// Waits until every node sees every node up and all workers healthy.
     pub(crate) fn all_well(&self) {
         for at in NODES {
-            wait(&format!("{at} sees all well"), 40 * SECOND, || {
+            wait(&format!("{at} sees all well"), 2 * SOON, || {
                 let nodes = self.status(at);
                 let nodes = nodes.as_array()?;
                 let well = |node: &Value| {

@@ -20,6 +20,15 @@ pub(crate) const SOON: Duration = Duration::from_secs(20);
 /// Between two looks: who looks without end takes the processor from what is looked at.
 pub(crate) const PACE: Duration = Duration::from_millis(20);
 
+/// A shell's words before `journalctl`, so that all that a node's supervisor has recorded until now is in what is read: a record
+/// gathers, is written to disk and goes through two threads, while what was done shows to others at once. The audit is asked
+/// for its last record, which has everything before it written and handed on, and that one is waited for. A supervisor that is
+/// down is not asked (that would start it), one that is frozen does not answer (which takes three seconds at most).
+pub(crate) const TOLD: &str = "if systemctl -q is-active keyholder; then \
+    seq=$(timeout 3 keyholder audit -n 1 --json 2>/dev/null | sed -n 's/.*\"seq\":\\([0-9]*\\).*/\\1/p'); tries=20; fi; \
+    while journalctl --sync; [ -n \"$seq\" ] && [ $tries -gt 0 ] && [ -z \"$(journalctl -q -o cat KEYHOLDER_SEQ=$seq)\" ]; do \
+    tries=$((tries - 1)); sleep 0.1; done; ";
+
 static LABS: AtomicU32 = AtomicU32::new(0);
 
 /// Labs run side by side, except for one that takes all the processors there are.
@@ -265,14 +274,14 @@ impl Lab {
 
     /// The supervisor's own journal lines of one kind (`KEYHOLDER_EVENT`), oldest first.
     pub(crate) fn evidence(&self, node: &str, event: &str) -> Vec<String> {
-        let line = format!("journalctl --sync; journalctl -o cat --no-pager KEYHOLDER_EVENT={event}");
+        let line = format!("{TOLD}journalctl -o cat --no-pager KEYHOLDER_EVENT={event}");
         self.sh(node, &line).lines().map(str::to_owned).collect()
     }
 
     /// How often the supervisor of a node has relaunched a worker, by its own evidence.
     pub(crate) fn relaunches(&self, node: &str, worker: &str) -> usize {
         let line = format!(
-            "journalctl --sync; journalctl -o cat --no-pager KEYHOLDER_EVENT=acting KEYHOLDER_SUBJECT={node}/{worker}"
+            "{TOLD}journalctl -o cat --no-pager KEYHOLDER_EVENT=acting KEYHOLDER_SUBJECT={node}/{worker}"
         );
         self.sh(node, &line).lines().filter(|line| line.starts_with("relaunching")).count()
     }

@@ -25,8 +25,7 @@ actions:
     idempotent: true
   slow.write:
     mode: write
-    argv: [/usr/bin/sudo, -n, --, /usr/bin/systemd-run, --quiet, --pipe, --wait, --collect, /usr/bin/sleep, "{secs}"]
-    params: { secs: { int: { min: 1, max: 100 } } }
+    argv: [/usr/bin/sudo, -n, --, /usr/bin/systemd-run, --quiet, --pipe, --wait, --collect, /usr/local/bin/until-told]
     timeout: 2m
 "#;
 
@@ -72,7 +71,8 @@ fn a_task_takes_the_path_that_the_catalog_names_and_the_journal_proves_it() {
         "/usr/local/bin/sudo-try",
         "#!/bin/sh\nexec sudo -n -- /usr/bin/systemctl restart victim.service\n",
     );
-    lab.sh("mars", "chmod 755 /usr/local/bin/sudo-try; systemctl daemon-reload; systemctl start victim");
+    lab.write("mars", "/usr/local/bin/until-told", "#!/bin/sh\nuntil [ -e /run/told ]; do sleep 0.1; done\n");
+    lab.sh("mars", "chmod 755 /usr/local/bin/*; systemctl daemon-reload; systemctl start victim");
     lab.write("ai-core", "/etc/redis/redis.conf", "bind 192.0.2.40\nprotected-mode no\nmaxmemory-policy noeviction\nappendonly yes\ndir /var/lib/redis\nsupervised systemd\n");
     lab.sh("ai-core", "systemctl restart redis-server");
     lab.install();
@@ -98,7 +98,7 @@ fn a_task_takes_the_path_that_the_catalog_names_and_the_journal_proves_it() {
     assert!(exposure(&lab, "keyholder-lane-write.service") <= 6.5);
 
     // A long write runs; a read goes by it, and the journal says which lane ran which.
-    let slow = lab.sh("ai-core", "keyholder run mars slow.write secs=8 --no-wait").trim().to_owned();
+    let slow = lab.sh("ai-core", "keyholder run mars slow.write --no-wait").trim().to_owned();
     wait("the write runs", SOON, || {
         lab.sh("ai-core", "keyholder queue mars").contains("  running ").then_some(())
     });
@@ -111,6 +111,7 @@ fn a_task_takes_the_path_that_the_catalog_names_and_the_journal_proves_it() {
     );
     assert!(lab.sh("ai-core", "keyholder queue mars").contains("  running "), "the write still ran then");
     assert_eq!(prove(&lab, "ai-core", &format!("{read} --node mars --lane write")).1["verdict"], "refuted");
+    lab.sh("mars", "touch /run/told");
     wait("the write is done", SOON, || (prove(&lab, "mars", &slow).0 == 0).then_some(()));
     assert_eq!(prove(&lab, "mars", &slow).1["lane"], "write");
     if let Some(to) = std::env::var_os("KEYHOLDER_GOLDEN") {

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -17,7 +18,7 @@ const WORKERS: &str = "
     hangs: { unit: hangs.service, stuck: { heartbeat: { file: /run/hangs.beat, older_than: 4s }, nudge: { signal: SIGUSR1 } } }
     frail: { unit: frail.service, stuck: { heartbeat: { file: /run/frail.beat, older_than: 4s }, nudge: { signal: SIGUSR1 } } }
     flapper: { unit: flapper.service, relaunches: 3, per: 10m, quarantine_retry: 5s }
-    patient: { unit: patient.service, undeclared_stop: 2s }
+    patient: { unit: patient.service, undeclared_stop: 8s }
 ";
 
 const FLAPPER: &str =
@@ -190,25 +191,39 @@ fn replay(lab: &Lab, at: &str, worker: &str) -> String {
     story
 }
 
-/// A stop that nobody declared would be repaired after two seconds. The supervisor is stopped meanwhile, and somebody has
+/// How long after its stop `patient` is left: within it the supervisor is stopped as well, and until well after it.
+const PATIENT: Duration = Duration::from_secs(8);
+
+/// A stop that nobody declared would be repaired after a while. The supervisor is stopped meanwhile, and somebody has
 /// started the worker again by the time it runs on: what was due then is not done now.
 fn was_away(lab: &Lab) {
+    // That it hangs for so long is what systemd would end it for.
+    let patience = "[Service]\nWatchdogSec=60\n";
+    lab.write("mars", "/run/systemd/system/keyholder.service.d/patience.conf", patience);
+    lab.sh("mars", "systemctl daemon-reload; systemctl restart keyholder.service");
+    wait("mars looks after patient again", SOON, || {
+        (lab.worker("mars", "mars", "patient")["class"] == "healthy").then_some(())
+    });
     lab.sh("mars", "systemctl stop patient");
+    let stopped = Instant::now();
     wait("the stop was seen", SOON, || {
         (lab.worker("mars", "mars", "patient")["class"] == "dead").then_some(())
     });
     let supervisor = lab.property("mars", "keyholder.service", "MainPID");
     lab.sh("mars", "systemctl kill -s STOP keyholder; systemctl start patient");
     let run = lab.run_of("patient.service");
-    all_along("its run goes on while nobody watches", 5 * SECOND, || lab.run_of("patient.service") == run);
+    let over = (PATIENT + 3 * SECOND).saturating_sub(stopped.elapsed());
+    all_along("its run goes on while nobody watches", over, || lab.run_of("patient.service") == run);
     lab.sh("mars", "systemctl kill -s CONT keyholder");
     wait("the supervisor says that it was away", SOON, || {
         let said = lab.sh("mars", "journalctl -u keyholder -o cat --no-pager; keyholder audit -n 20");
         said.contains("this supervisor was away").then_some(())
     });
     all_along("nothing is done to it", 5 * SECOND, || lab.run_of("patient.service") == run);
+    wait("patient is well", SOON, || {
+        (lab.worker("mars", "mars", "patient")["class"] == "healthy").then_some(())
+    });
     assert_eq!(lab.relaunches("mars", "patient"), 0);
-    assert_eq!(lab.worker("mars", "mars", "patient")["class"], "healthy");
     assert_eq!(
         lab.property("mars", "keyholder.service", "MainPID"),
         supervisor,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
-use crate::harness::{Lab, PACE, SOON, VERBS, wait};
+use crate::harness::{Lab, PACE, SOON, TOLD, VERBS, wait};
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
@@ -111,7 +111,7 @@ impl Lab {
     /// The supervisor's records of one kind about one worker or node, oldest first. `more` narrows `journalctl`.
     pub(crate) fn records(&self, node: &str, event: &str, subject: &str, more: &str) -> Vec<Line> {
         let line = format!(
-            "journalctl --sync; journalctl -o json --no-pager {more} KEYHOLDER_EVENT={event} KEYHOLDER_SUBJECT={subject}"
+            "{TOLD}journalctl -o json --no-pager {more} KEYHOLDER_EVENT={event} KEYHOLDER_SUBJECT={subject}"
         );
         let parse = |line: &str| {
             let entry: Value = serde_json::from_str(line).expect("journalctl writes JSON");
@@ -121,6 +121,20 @@ impl Lab {
             }
         };
         self.sh(node, &line).lines().map(parse).collect()
+    }
+
+    /// The same from the audit, which has when each was recorded (since 1970, in whole milliseconds) instead of when it arrived.
+    pub(crate) fn recorded(&self, node: &str, event: &str, subject: &str) -> Vec<(Duration, String)> {
+        let verdict: Value =
+            serde_json::from_str(&self.sh(node, "keyholder audit -n 1000 --json")).expect("a verdict");
+        let lines = verdict["outcome"]["audit"].as_array().expect("an audit");
+        let wanted = lines.iter().filter(|line| line["event"] == event && line["subject"] == subject);
+        let parse = |line: &Value| {
+            let at: jiff::Timestamp = line["at"].as_str().and_then(|at| at.parse().ok()).expect("a time");
+            let text = line["text"].as_str().expect("a text").to_owned();
+            (at.duration_since(jiff::Timestamp::UNIX_EPOCH).unsigned_abs(), text)
+        };
+        wanted.map(parse).collect()
     }
 
     /// How often systemd has started a unit of `mars` in this boot, whoever ordered it.
@@ -136,10 +150,11 @@ impl Lab {
         (output.status.code().expect("an exit code"), String::from_utf8_lossy(&said).into_owned())
     }
 
-    /// The supervisor of `mars` saw the worker stay up after its last relaunch.
+    /// The supervisor of `mars` saw the worker stay up after its last relaunch, and has not begun another since.
     pub(crate) fn verified(&self, worker: &str) {
         wait(&format!("{worker} has stayed up"), SOON, || {
-            let acted = self.records("mars", "acted", &format!("mars/{worker}"), "");
+            // Two values of one field: either of them.
+            let acted = self.records("mars", "acted", &format!("mars/{worker}"), "KEYHOLDER_EVENT=acting");
             acted.last().is_some_and(|line| line.text.contains("stayed up")).then_some(())
         });
     }

@@ -14,7 +14,7 @@ use crate::speak::{Place, knock};
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Kills the supervisor of a node 50 times, each time once it serves again.
-const FIFTY: &str = "last=0 n=0 end=$(($(date +%s) + 60))
+const FIFTY: &str = "last=0 n=0 end=$(($(date +%s) + 180))
 while [ $n -lt 50 ]; do
     [ $(date +%s) -lt $end ] || { echo only $n; exit 1; }
     pid=$(systemctl show -P MainPID keyholder.service)
