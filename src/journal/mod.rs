@@ -9,6 +9,7 @@ mod prove;
 mod read;
 mod record;
 mod seek;
+mod stream;
 mod tap;
 
 pub use bridge::take_warnings;
@@ -20,4 +21,5 @@ pub use read::{ReadError, last_lines, last_mark, persistent};
 pub use record::{MAX_TEXT, Record, Recorder};
 pub(crate) use record::{Mail, Stamped, Stamper, rfc3339, wall_ms};
 pub use seek::prove;
+pub(crate) use stream::leads_to_journal;
 pub use tap::EventLine;

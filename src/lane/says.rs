@@ -1,5 +1,5 @@
-//! What a lane says: into the journal if there is one, else to standard error. From a thread of its own, because journald
-//! may be stopped, and a lane must not stop with it.
+//! What a lane says: into the journal if systemd has led it there and it is up, else to standard error. From a thread of
+//! its own, because journald may be stopped, and a lane must not stop with it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -18,6 +18,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::result::TaskResult;
 use crate::catalog::Mode;
+use crate::journal::leads_to_journal;
 pub use crate::journal::{EXECUTED, TRANSITION};
 use crate::queue::CANARY;
 use crate::vocabulary::printable;
@@ -83,6 +84,7 @@ impl Says {
             lane: lane.name(),
             node: node.to_owned(),
             queue: queue.to_owned(),
+            journal: leads_to_journal(),
             dispatch: None,
             lost: lost.clone(),
             written: written.clone(),
@@ -201,6 +203,8 @@ struct Sink {
     lane: &'static str,
     node: String,
     queue: String,
+    /// Whether it says it to the journal at all.
+    journal: bool,
     dispatch: Option<Dispatch>,
     lost: Arc<AtomicU64>,
     written: Arc<AtomicU64>,
@@ -226,7 +230,8 @@ impl Sink {
     }
 
     fn write(&mut self, line: &Line) {
-        if self.dispatch.is_none()
+        if self.journal
+            && self.dispatch.is_none()
             && let Ok(layer) = tracing_journald::layer()
         {
             let layer = layer.with_field_prefix(None).with_syslog_identifier("keyholder-lane".to_owned());

@@ -49,7 +49,7 @@ fn wait_for(what: &str, mut ok: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !ok() {
         assert!(Instant::now() < deadline, "{what}");
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 
@@ -200,6 +200,73 @@ fn a_journald_that_stops_comes_back_or_never_was_is_lived_with() {
     drop(journald);
     record(&evidence, "to nobody");
     wait_for("degraded", || evidence.store.degraded().concat().contains("refused"));
+}
+
+/// A lane that has no server and says so, started as `sh` is told, with this file as its standard error.
+struct Lane(std::process::Child);
+
+impl Lane {
+    fn start(dir: &Path, stderr: &Path, start: &str) -> Self {
+        let catalog = dir.join("catalog_mars.yaml");
+        let action = "  true: { mode: read, argv: [/bin/true] }";
+        std::fs::write(&catalog, format!("version: 1\nnode: mars\nactions:\n{action}\n")).unwrap();
+        let lane = Command::new("/bin/sh")
+            .args(["-c", start, "sh", env!("CARGO_BIN_EXE_keyholder"), "lane", "--mode", "write", "--node"])
+            .args(["mars", "--insecure-unsigned-write", "--catalog"])
+            .arg(catalog)
+            .arg("--state-dir")
+            .arg(dir.join("state"))
+            .env("KEYHOLDER_REDIS", "redis://127.0.0.1:1")
+            .env_remove("NOTIFY_SOCKET")
+            .env_remove("JOURNAL_STREAM")
+            .env_remove("SYSTEMD_EXEC_PID")
+            .stderr(std::fs::File::create(stderr).unwrap())
+            .spawn();
+        Self(lane.unwrap())
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_lane_speaks_to_the_journal_where_systemd_has_led_it_there_and_to_its_standard_error_elsewhere() {
+    const TEST: &str = "journal::a_lane_speaks_to_the_journal_where_systemd_has_led_it_there_and_to_its_standard_error_elsewhere";
+    if !without_journald(TEST) {
+        return;
+    }
+    let (journald, dir) = (listen(), TempDir::new().unwrap());
+    let stderr = dir.path().join("stderr");
+    let said = || std::fs::read_to_string(&stderr).unwrap();
+
+    // By hand, on a host with a journald; a shell of a desktop inherits where its own terminal's words went.
+    for start in ["exec \"$@\"", "JOURNAL_STREAM=1:2 SYSTEMD_EXEC_PID=1 exec \"$@\""] {
+        let _lane = Lane::start(dir.path(), &stderr, start);
+        wait_for(start, || said().contains("taking no tasks"));
+    }
+    journald.set_nonblocking(true).unwrap();
+    let mut entry = [0; 4096];
+    while let Ok(read) = journald.recv(&mut entry) {
+        assert_eq!(read, 0, "{}", String::from_utf8_lossy(&entry[..read]));
+    }
+    journald.set_nonblocking(false).unwrap();
+
+    // As a unit; and as one whose standard error goes elsewhere, which must cost no evidence.
+    let as_unit = "export JOURNAL_STREAM=$(stat -Lc %d:%i /dev/stderr); exec \"$@\"";
+    for start in [as_unit, "SYSTEMD_EXEC_PID=$$ exec \"$@\""] {
+        let _lane = Lane::start(dir.path(), &stderr, start);
+        let fields = next(&journald);
+        assert!(fields["MESSAGE"][0].contains("taking no tasks"), "{start}: {fields:?}");
+        assert_eq!(
+            (&fields["KEYHOLDER_LANE"][..], &fields["KEYHOLDER_NODE"][..]),
+            (&["write".into()][..], &["mars".into()][..])
+        );
+        assert_eq!(said(), "", "{start}");
+    }
 }
 
 /// A journald of the test's own; it needs no systemd above it.

@@ -2,22 +2,41 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+use tokio::net::TcpSocket;
 
-const DEADLINE: Duration = Duration::from_secs(10);
+const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Another server than the host's: the tests run once more with it.
 pub(crate) const PROGRAM: &str = "KEYHOLDER_TEST_SERVER";
 
+/// A port of one's own for as long as this lives, also while nobody listens there: who asks for any free port is never given
+/// one that somebody is bound to, and who asks for this one may listen at it, because neither insists on being alone and this
+/// does not listen.
+pub(crate) struct Port(TcpSocket);
+
+impl Port {
+    pub(crate) fn new() -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_reuseaddr(true).unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        Self(socket)
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.0.local_addr().unwrap()
+    }
+}
+
 /// A `redis-server` of our own on a port of its own.
 pub(crate) struct Redis {
     child: Child,
-    port: u16,
+    port: Port,
     dir: TempDir,
     args: Vec<String>,
 }
@@ -28,30 +47,31 @@ impl Redis {
     }
 
     pub(crate) fn start_at(port_option: &str, args: &[&str]) -> Self {
-        // Somebody else may take the free port in between; then the server ends at once and another is tried.
-        for _ in 0..10 {
-            let dir = TempDir::new().unwrap();
-            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            let mut child = spawn(port_option, port, dir.path(), args);
-            let until = Instant::now() + DEADLINE;
-            while child.try_wait().unwrap().is_none() {
-                if ready(port, port_option == "--port") {
-                    let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-                    return Self { child, port, dir, args };
-                }
-                assert!(Instant::now() < until, "redis-server does not come up");
-                std::thread::yield_now();
-            }
+        let (dir, port) = (TempDir::new().unwrap(), Port::new());
+        let child = spawn(port_option, port.address().port(), dir.path(), args);
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let mut redis = Self { child, port, dir, args };
+        redis.until(|redis| ready(redis.port.address(), port_option == "--port"));
+        redis
+    }
+
+    /// Waits until it is so.
+    fn until(&mut self, so: impl Fn(&Self) -> bool) {
+        let until = Instant::now() + DEADLINE;
+        while !so(self) {
+            let ended = self.child.try_wait().unwrap();
+            assert!(ended.is_none(), "redis-server {:?} ends at once: {ended:?}", self.args);
+            assert!(Instant::now() < until, "redis-server {:?} does not come up", self.args);
+            std::thread::sleep(Duration::from_millis(2));
         }
-        panic!("redis-server ends as soon as it is started with {args:?}");
     }
 
     pub(crate) fn url(&self, userinfo: &str) -> String {
-        format!("redis://{userinfo}127.0.0.1:{}", self.port)
+        format!("redis://{userinfo}127.0.0.1:{}", self.port())
     }
 
     pub(crate) fn port(&self) -> u16 {
-        self.port
+        self.port.address().port()
     }
 
     pub(crate) fn dir(&self) -> &Path {
@@ -70,15 +90,12 @@ impl Redis {
 
     /// After [`kill`](Self::kill): the same server with what its files had.
     pub(crate) fn come_back(&mut self) {
-        let until = Instant::now() + DEADLINE;
-        self.child = spawn("--port", self.port, self.dir.path(), &self.args);
+        self.child = spawn("--port", self.port(), self.dir.path(), &self.args);
         let client = redis::Client::open(self.url("")).unwrap();
         // It answers before it has loaded its data, but only with a refusal.
-        while client.get_connection().and_then(|mut conn| redis::cmd("PING").exec(&mut conn)).is_err() {
-            assert!(self.child.try_wait().unwrap().is_none(), "redis-server does not come back");
-            assert!(Instant::now() < until, "redis-server does not come back in time");
-            std::thread::yield_now();
-        }
+        self.until(|_| {
+            client.get_connection().and_then(|mut conn| redis::cmd("PING").exec(&mut conn)).is_ok()
+        });
     }
 
     /// A connection, if it is there and answers soon.
@@ -117,29 +134,21 @@ impl Sentinel {
         down_after: Duration,
         more: &str,
     ) -> Self {
-        for _ in 0..10 {
-            let dir = TempDir::new().unwrap();
-            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            let down_after = down_after.as_millis();
-            let text = format!(
-                "{port_option} {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor mymaster 127.0.0.1 {master} {quorum}\nsentinel \
-                 down-after-milliseconds mymaster {down_after}\nsentinel failover-timeout mymaster 3000\n{more}",
-                dir.path().display()
-            );
-            let file = dir.path().join("sentinel.conf");
-            std::fs::write(&file, text).unwrap();
-            let mut child =
-                Command::new(program()).arg(file).arg("--sentinel").stdout(Stdio::null()).spawn().unwrap();
-            let until = Instant::now() + DEADLINE;
-            while child.try_wait().unwrap().is_none() {
-                if ready(port, port_option == "port") {
-                    return Self(Redis { child, port, dir, args: Vec::new() });
-                }
-                assert!(Instant::now() < until, "the sentinel does not come up");
-                std::thread::yield_now();
-            }
-        }
-        panic!("the sentinel ends as soon as it is started");
+        let (dir, port) = (TempDir::new().unwrap(), Port::new());
+        let down_after = down_after.as_millis();
+        let text = format!(
+            "{port_option} {}\nbind 127.0.0.1\ndir {}\nsentinel monitor mymaster 127.0.0.1 {master} {quorum}\nsentinel \
+             down-after-milliseconds mymaster {down_after}\nsentinel failover-timeout mymaster 3000\n{more}",
+            port.address().port(),
+            dir.path().display()
+        );
+        let file = dir.path().join("sentinel.conf");
+        std::fs::write(&file, text).unwrap();
+        let child =
+            Command::new(program()).arg(file).arg("--sentinel").stdout(Stdio::null()).spawn().unwrap();
+        let mut redis = Redis { child, port, dir, args: vec!["--sentinel".to_owned()] };
+        redis.until(|redis| ready(redis.port.address(), port_option == "port"));
+        Self(redis)
     }
 
     pub(crate) fn ask<T: redis::FromRedisValue>(&self, what: &[&str]) -> redis::RedisResult<T> {
@@ -164,8 +173,8 @@ impl Drop for Redis {
 
 /// Whether it answers, if only with a refusal. A listening port alone is not enough: it listens before it has read its
 /// users, and may yet end over them.
-fn ready(port: u16, plain: bool) -> bool {
-    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
+fn ready(address: SocketAddr, plain: bool) -> bool {
+    let Ok(mut stream) = TcpStream::connect(address) else { return false };
     let answers = |stream: &mut TcpStream| {
         stream.write_all(b"PING\r\n")?;
         stream.read(&mut [0; 16])

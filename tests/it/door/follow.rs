@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::house::{House, Key, PATIENCE, PEER_ADDRESS, eventually, hello, name, relaunch, report, worker};
+use crate::redis_server::Port;
 
 struct Watcher {
     events: mpsc::Receiver<PeerEvent>,
@@ -50,11 +51,6 @@ impl Watcher {
 
 fn endpoint(address: SocketAddr, key: &Key) -> Endpoint {
     Endpoint { node: name("mars"), address, pins: [key.pin].into(), from: Some(PEER_ADDRESS.into()) }
-}
-
-/// The same address again, as PID 1 would have kept it open.
-fn again(address: SocketAddr) -> std::net::TcpListener {
-    std::net::TcpListener::bind(address).unwrap()
 }
 
 #[tokio::test]
@@ -101,14 +97,14 @@ async fn a_supervisor_that_starts_anew_is_followed_on_without_alarm_and_closing_
 #[tokio::test]
 async fn where_nothing_listens_the_supervisor_is_dead_and_it_is_told_once() {
     let (key, ours) = (Key::new(), Key::new());
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut watcher = Watcher::of(endpoint(address, &key), &ours);
+    let port = Port::new();
+    let mut watcher = Watcher::of(endpoint(port.address(), &key), &ours);
     let begun = Instant::now();
     assert_eq!(watcher.lost().await.0, NodeState::SupervisorDead);
     assert!(begun.elapsed() < PATIENCE);
     // Several attempts later nothing more has been said; then it comes up.
     assert!(timeout(Duration::from_secs(2), watcher.events.recv()).await.is_err());
-    let house = House::on(again(address), key, ours);
+    let house = House::on(std::net::TcpListener::bind(port.address()).unwrap(), key, ours);
     assert_eq!(watcher.up().await.boot_nonce, house.nonce);
 }
 
@@ -247,8 +243,8 @@ async fn an_impostor_with_the_pinned_certificate_gets_no_hello_from_us() {
 #[tokio::test]
 async fn a_request_waits_for_the_connection_that_it_wishes_for() {
     let (key, ours) = (Key::new(), Key::new());
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut watcher = Watcher::of(endpoint(address, &key), &ours);
+    let port = Port::new();
+    let mut watcher = Watcher::of(endpoint(port.address(), &key), &ours);
     watcher.lost().await;
     let handle = watcher.handle.clone();
     let none = handle.request(Some(&worker("write")), relaunch(), "", Duration::from_millis(300)).await;
@@ -256,7 +252,7 @@ async fn a_request_waits_for_the_connection_that_it_wishes_for() {
     assert_eq!(error.refusal().code, RefusalCode::Unreachable);
     let asked =
         tokio::spawn(async move { handle.request(Some(&worker("write")), relaunch(), "", PATIENCE).await });
-    let house = House::on(again(address), key, ours);
+    let house = House::on(std::net::TcpListener::bind(port.address()).unwrap(), key, ours);
     assert!(matches!(asked.await.unwrap().unwrap(), Verdict::Outcome(Outcome::Relaunched(_))));
     assert_eq!(house.orders().len(), 1);
 }

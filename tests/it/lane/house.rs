@@ -5,11 +5,15 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::rig::until;
+use super::rig::within;
 use crate::redis_server::{Redis, Sentinel};
 
 /// How long a master may be gone before another is elected: longer than it takes to start one again.
 const DOWN_AFTER: Duration = Duration::from_secs(2);
+
+/// How long an election may take. A sentinel whose timer comes more than two seconds late, as on a machine that stalls, changes
+/// nothing for thirty seconds ("TILT" in its documentation), and each of the three may have its own thirty.
+pub(super) const ELECTED: Duration = Duration::from_secs(120);
 
 pub(super) struct House {
     pub(super) servers: [Redis; 2],
@@ -68,12 +72,12 @@ impl House {
     }
 
     pub(super) fn settle(&self) {
-        until("master, replica and sentinels agree", || self.is_settled().then_some(()));
+        within(ELECTED, "master, replica and sentinels agree", || self.is_settled().then_some(()));
     }
 
     /// The master dies and another is elected; says which, and since when it is the master.
     pub(super) fn fail_over(&mut self) -> (usize, Instant) {
-        let old = until("there is a master", || self.master());
+        let old = within(ELECTED, "there is a master", || self.master());
         self.servers[old].kill();
         self.elected_after(old)
     }
@@ -86,7 +90,7 @@ impl House {
 
     /// From now on the replica hears of nothing, until [`fail_over`](Self::fail_over): what the master acknowledges is lost.
     pub(super) fn cut_off_replica(&self) {
-        let master = until("there is a master", || self.master());
+        let master = within(ELECTED, "there is a master", || self.master());
         self.signal(1 - master, Signal::SIGSTOP);
         let mut conn = self.servers[master].conn();
         redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("replica").exec(&mut conn).unwrap();
@@ -98,15 +102,19 @@ impl House {
 
     /// The master is alive and another takes its place; it is the master for a lane when the sentinels say so.
     pub(super) fn hand_over(&self) -> (usize, Instant) {
-        let old = until("there is a master", || self.master());
-        until("the sentinels begin", || self.sentinels[0].ask::<()>(&["FAILOVER", "mymaster"]).ok());
+        let old = within(ELECTED, "there is a master", || self.master());
+        within(ELECTED, "the sentinels begin", || {
+            self.sentinels[0].ask::<()>(&["FAILOVER", "mymaster"]).ok()
+        });
         let named = || self.sentinels.iter().all(|sentinel| self.named_by(sentinel) == Some(1 - old));
-        until("all sentinels name it", || named().then_some(()));
+        within(ELECTED, "all sentinels name it", || named().then_some(()));
         self.elected(1 - old)
     }
 
     fn elected(&self, new: usize) -> (usize, Instant) {
-        until("it is elected", || (role(&self.servers[new]).as_deref() == Some("master")).then_some(()));
+        within(ELECTED, "it is elected", || {
+            (role(&self.servers[new]).as_deref() == Some("master")).then_some(())
+        });
         (new, Instant::now())
     }
 }

@@ -19,13 +19,18 @@ use crate::redis_server::Redis;
 pub(super) const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Polls until something is so.
-pub(super) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + DEADLINE;
+pub(super) fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    within(DEADLINE, what, look)
+}
+
+/// The same for what may take its own time.
+pub(super) fn within<T>(deadline: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + deadline;
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(Instant::now() < end, "not within {DEADLINE:?}: {what}");
+        assert!(Instant::now() < end, "not within {deadline:?}: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -7,8 +7,8 @@ use keyholder::queue::{Front, Level, QueueError, QueueName, preflight};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::house::House;
-use super::rig::{Client, DEADLINE, Lane, Rig, task, until};
+use super::house::{ELECTED, House};
+use super::rig::{Client, DEADLINE, Lane, Rig, task, until, within};
 
 const ACTIONS: &str = r#"
   once:
@@ -132,7 +132,7 @@ fn tasks_are_given_and_servers_are_looked_at_through_sentinels_too() {
     let error = give(&house).unwrap_err();
     assert!(matches!(error, QueueError::NoMaster { .. }), "{error}");
     house.elected_after(0);
-    until("it is given to the new one", || give(&house).ok().filter(|waiting| *waiting == 2));
+    within(ELECTED, "it is given to the new one", || give(&house).ok().filter(|waiting| *waiting == 2));
 }
 
 #[test]

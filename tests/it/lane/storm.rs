@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use super::house::House;
-use super::rig::{Client, Dice, Lane, Rig, task, until};
+use super::house::{ELECTED, House};
+use super::rig::{Client, Dice, Lane, Rig, task, until, within};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fault {
@@ -100,7 +100,7 @@ impl Storm {
 
     /// A connection to the master, when there is one.
     pub(super) fn client(&self) -> Client {
-        until("a master answers", || {
+        within(ELECTED, "a master answers", || {
             let master = self.house.master()?;
             self.house.servers[master].try_conn().map(|conn| Client::over(conn, "write"))
         })
@@ -164,7 +164,7 @@ impl Storm {
         std::thread::sleep(Duration::from_micros(self.dice.below(150_000)));
         let replaced = self.dice.below(3) == 0;
         let (began, ticks) = (Instant::now(), lane.ticks());
-        let master = until("there is a master", || self.house.master());
+        let master = within(ELECTED, "there is a master", || self.house.master());
         self.begin(fault, master);
         let mut lane = Some(lane);
         if replaced {

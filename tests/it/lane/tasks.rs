@@ -23,7 +23,7 @@ const ACTIONS: &str = r#"
     argv: [/bin/echo, "0"]
   slow:
     mode: read
-    description: takes its time
+    description: waits for another beside it
     argv: [DIR/slow]
   loud:
     mode: read
@@ -40,15 +40,18 @@ const ACTIONS: &str = r#"
     params: { n: { int: { min: 0, max: 999 } } }
   long:
     mode: write
-    description: takes its time
+    description: runs until it is told to end
     argv: [DIR/long]
 "#;
 
 fn rig() -> Rig {
     let rig = Rig::new(ACTIONS);
     rig.program("once", "echo $1 >>DIR/log");
-    rig.program("slow", "echo b >>DIR/times; sleep 0.5; echo e >>DIR/times");
-    rig.program("long", "echo long >>DIR/log; sleep 1; echo end >>DIR/log");
+    rig.program("slow", "echo b >>DIR/times; while [ -d DIR ] && [ $(grep -c b DIR/times) -lt 2 ]; do sleep 0.01; done; echo e >>DIR/times");
+    rig.program(
+        "long",
+        "echo long >>DIR/log; while [ -d DIR ] && [ ! -e DIR/end ]; do sleep 0.01; done; echo end >>DIR/log",
+    );
     rig.program("loud", "head -c 100000000 /dev/zero; printf '\\377'");
     rig
 }
@@ -186,12 +189,15 @@ fn a_task_whose_answer_nobody_has_any_more_is_not_run_again_and_not_left_without
 fn a_lane_told_to_leave_finishes_what_runs_and_takes_no_more() {
     let (redis, rig) = (Redis::start(&[]), rig());
     let mut client = Client::new(&redis, "write");
-    let lane = rig.lane("write", &redis);
+    let mut lane = rig.lane("write", &redis);
     lane.wait_for("serving");
     client.task("l", "long", "{}");
     client.task("next", "once", r#"{"n":1}"#);
     until("it runs", || (rig.log() == ["long"]).then_some(()));
-    assert_eq!(lane.leave(), Some(0));
+    lane.signal(Signal::SIGTERM);
+    lane.wait_for("leaving when 1 running tasks are finished");
+    std::fs::write(rig.path("end"), "").unwrap();
+    assert_eq!(lane.end(), Some(0));
     assert_eq!(rig.log(), ["long", "end"]);
     assert_eq!(client.result("l").status, Status::Ok);
     assert_eq!(

@@ -21,14 +21,17 @@ const ACTIONS: &str = r#"
     params: { n: { int: { min: 0, max: 999 } } }
   long:
     mode: write
-    description: takes its time
+    description: runs until it is told to end
     argv: [DIR/long]
 "#;
 
 fn rig() -> Rig {
     let rig = Rig::new(ACTIONS);
     rig.program("once", "echo $1 >>DIR/log");
-    rig.program("long", "echo long >>DIR/log; sleep 2; echo end >>DIR/log");
+    rig.program(
+        "long",
+        "echo long >>DIR/log; while [ -d DIR ] && [ ! -e DIR/end ]; do sleep 0.01; done; echo end >>DIR/log",
+    );
     rig
 }
 
@@ -67,6 +70,7 @@ fn a_server_that_dies_and_comes_back_is_found_and_its_tasks_are_done() {
     until("it runs", || (rig.log() == ["long"]).then_some(()));
     Client::new(&redis, "write").task("waits", "once", r#"{"n":1}"#);
     redis.kill();
+    std::fs::write(rig.path("end"), "").unwrap();
     until("it has ended", || (rig.log() == ["long", "end"]).then_some(()));
     rides_out(&lane, Duration::from_secs(3));
     redis.come_back();
@@ -87,7 +91,7 @@ fn a_server_that_hangs_is_left_and_found_again() {
     let server = Pid::from_raw(redis.pid());
     kill(server, Signal::SIGSTOP).unwrap();
     rides_out(&lane, Duration::from_secs(7));
-    assert!(lane.said().iter().any(|line| line.contains("taking no tasks")), "{:?}", lane.said());
+    lane.wait_for("taking no tasks");
     kill(server, Signal::SIGCONT).unwrap();
     back(&redis, "after");
 
