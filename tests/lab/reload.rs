@@ -49,9 +49,15 @@ fn exposure(lab: &Lab) {
     assert!(level <= 2.0, "{line}");
 }
 
-fn reload(lab: &Lab, node: &str, fleet: &str) {
+/// systemd has a reload done when the supervisor was told of it: that it is in force is what the supervisor says.
+fn reload(lab: &Lab, node: &'static str, fleet: &str) {
     lab.write(node, FILE, fleet);
     lab.sh(node, "systemctl reload keyholder.service");
+    let sum = lab.sh(node, &format!("sha256sum {FILE}"));
+    let hash = format!("sha256:{}", sum.split_whitespace().next().expect("a sum"));
+    wait(&format!("the new file is in force on {node}"), SOON, || {
+        (lab.node(node, node)["fleet_hash"] == hash.as_str()).then_some(())
+    });
 }
 
 fn a_broken_file(lab: &Lab, fleet: &str) {
@@ -200,7 +206,10 @@ fn an_upgrade(lab: &Lab) {
     let output = lab.try_sh("mars", "chmod 755 /root/broken && /root/src/install.sh --binary /root/broken");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert_ne!(running(lab, "keyholder.service"), before);
-    lab.sh("mars", "cmp /root/keyholder.new /usr/local/bin/keyholder && keyholder status mars");
+    lab.sh("mars", "cmp /root/keyholder.new /usr/local/bin/keyholder");
+    wait("all is well on mars", SOON, || {
+        lab.try_sh("mars", "keyholder status mars").status.success().then_some(())
+    });
 }
 
 fn a_removal(lab: &Lab) {

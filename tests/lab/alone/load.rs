@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::{Lab, SOON, service};
+use crate::harness::{Lab, SOON, service, wait};
 use crate::network::{Watch, run};
 use crate::orders::{OFTEN, relaunched};
 
@@ -31,7 +31,11 @@ fn thirty_seconds_of_load_on_every_processor_make_nobody_dead() {
         assert!(ordered.elapsed() < SOON, "{:?} under load", ordered.elapsed());
         let run = run(&lab);
         lab.sh("mars", "systemctl kill -s KILL agent.service");
-        lab.new_run("mars", "agent.service", &run, SOON);
+        let run = lab.new_run("mars", "agent.service", &run, SOON);
+        // The next order from there is about the run that is seen from there.
+        wait("ai-core sees the new run", SOON, || {
+            (lab.worker("ai-core", "mars", "agent")["invocation"] == run.as_str()).then_some(())
+        });
     }
     for node in ["mars", "ai-core"] {
         lab.sh(
