@@ -186,8 +186,13 @@ fn who_does_not_listen_loses_readings_and_holds_nothing_up() {
     let place = |n: usize| Place::File(files[n].clone());
     let looks = (0..files.len()).map(|n| look(&format!("w{n}"), place(n))).collect();
     let mut scene = Scene::new(looks, None);
-    // Nobody takes anything, for twenty rounds.
-    scene.runtime.block_on(async { tokio::time::sleep(OFTEN * 20).await });
+    // Nobody takes anything, until there is no more room and for some rounds after that.
+    let end = Instant::now() + DEADLINE;
+    while scene.vitals.len() < 4 {
+        assert!(Instant::now() < end, "{} batches", scene.vitals.len());
+        scene.runtime.block_on(async { tokio::time::sleep(OFTEN).await });
+    }
+    scene.runtime.block_on(async { tokio::time::sleep(OFTEN * 16).await });
     let mut waiting = Vec::new();
     while let Ok(some) = scene.vitals.try_recv() {
         waiting.push(some.len());

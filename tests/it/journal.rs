@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use keyholder::journal::{Event, Priority, Record};
+use keyholder::journal::{Event, Priority, ReadError, Record};
 use keyholder::store::{self, Evidence};
 use keyholder::vocabulary::Pin;
 use tempfile::TempDir;
@@ -184,7 +184,8 @@ fn a_journald_that_stops_comes_back_or_never_was_is_lived_with() {
         runtime.block_on(evidence.store.audit(1)).unwrap();
     }
     assert_eq!(evidence.recorder.dropped(), 0);
-    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    // It stays so: nobody who waited for it would ever come here.
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     wait_for("degraded", || evidence.store.degraded().concat().contains("it has taken nothing for"));
     assert!(began.elapsed() > Duration::from_secs(5), "not at once: journald restarts on every update");
     record(&evidence, "in the audit all the same");
@@ -345,14 +346,22 @@ fn a_real_journald_keeps_what_is_written_and_gives_back_a_units_last_lines() {
     say(b"Main process exited, code=killed, status=9/KILL");
     journalctl(&[]);
     let unit = "x.service".parse().unwrap();
-    let lines = |run: &str, n| {
-        runtime.block_on(keyholder::journal::last_lines(&unit, Some(run.parse().unwrap()), n)).unwrap()
+    // A machine that stalls may need more time than a reply to an order leaves.
+    let last_lines = |run: Option<&str>, n| {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let run = run.map(|run| run.parse().unwrap());
+            match runtime.block_on(keyholder::journal::last_lines(&unit, run, n)) {
+                Err(ReadError::Late) if Instant::now() < until => {}
+                lines => return lines.unwrap(),
+            }
+        }
     };
+    let lines = |run: &str, n| last_lines(Some(run), n);
     assert_eq!(
         lines(run, 3),
         ["\\xff\\x1b[31mred", "second line", "Main process exited, code=killed, status=9/KILL"]
     );
     assert_eq!(lines("00000000000000000000000000000000", 3), [""; 0]);
-    let none = runtime.block_on(keyholder::journal::last_lines(&unit, None, 3)).unwrap();
-    assert_eq!(none, [""; 0]);
+    assert_eq!(last_lines(None, 3), [""; 0]);
 }

@@ -13,6 +13,7 @@ mod catalog;
 mod cli;
 mod detect;
 mod door;
+mod executable;
 mod fleet;
 mod journal;
 mod lane;

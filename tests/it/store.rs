@@ -264,6 +264,8 @@ fn a_hundred_thousand_records_cost_no_memory() {
     assert_eq!(evidence.recorder.dropped(), 0);
     let after = resident();
     println!("resident: {before} KiB before, {idle} KiB idle, {after} KiB after 100,000 records");
-    assert!(idle - before < 1500, "the two threads: {} KiB", idle - before);
-    assert!(after - idle < 1500, "100,000 records: {} KiB", after - idle);
+    // It may also become less.
+    let (threads, records) = (idle.saturating_sub(before), after.saturating_sub(idle));
+    assert!(threads < 1500, "the two threads: {threads} KiB");
+    assert!(records < 1500, "100,000 records: {records} KiB");
 }

@@ -67,7 +67,9 @@ pub(super) fn output(program: &'static str, args: &[&str], deadline: Duration) -
     match ended {
         Ok((said, status)) if status.success() => Ok(said),
         Ok((_, status)) => {
-            let said = complained.recv_timeout(Duration::from_millis(100)).unwrap_or_default();
+            // What it said last may still be on its way, also when its time is up.
+            let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(100));
+            let said = complained.recv_timeout(left).unwrap_or_default();
             Err(ChildError::Failed { program, status, said: said.trim().replace('\n', "; ") })
         }
         Err(()) => {
@@ -115,6 +117,10 @@ mod tests {
         assert!(matches!(output("/nonexistent", &[], LONG), Err(ChildError::Start { .. })));
         let failed = output("/bin/ls", &["/nonexistent"], LONG).unwrap_err().to_string();
         assert!(failed.contains("exit status: 2") && failed.contains("No such file"), "{failed}");
+        // Its reason may come after it has ended, and this machine may stall meanwhile.
+        let late = ["-c", "(sleep 0.5; echo the reason >&2) >/dev/null & exit 3"];
+        let failed = output("/bin/sh", &late, LONG).unwrap_err().to_string();
+        assert!(failed.ends_with("exit status: 3: the reason"), "{failed}");
     }
 
     #[test]

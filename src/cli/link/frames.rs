@@ -15,6 +15,11 @@ use crate::peer::wire::{ClientFrame, MAX_REPLY, ServerFrame};
 
 /// Most answers fit in one read of this size.
 const CHUNK: usize = 8192;
+/// How long one deadline may be overrun for what lies in the socket already. A command that was stopped, or whose laptop slept,
+/// finds its deadline over before it has read what came meanwhile.
+const OVERRUN: Duration = Duration::from_millis(250);
+/// How long a read waits that is only for what lies there: none would be for ever.
+const NO_WAIT: Duration = Duration::from_millis(1);
 
 /// A stream that carries frames.
 #[derive(Debug)]
@@ -23,6 +28,8 @@ pub(super) struct Frames {
     path: PathBuf,
     /// What was read and not yet taken as a frame: a wait that times out in the middle of a frame loses nothing.
     unread: Vec<u8>,
+    /// The last deadline that was over before its frame was there, and until when it is overrun.
+    overrun: Option<(Instant, Instant)>,
     /// How far the connection has come, for the error that says where it ended.
     pub(super) stage: Stage,
 }
@@ -50,7 +57,7 @@ impl Frames {
                 LinkError::Io { path, source: errno.into() }
             }
         })?;
-        Ok(Self { stream, path: path.to_owned(), unread: Vec::new(), stage: Stage::Greeting })
+        Ok(Self { stream, path: path.to_owned(), unread: Vec::new(), overrun: None, stage: Stage::Greeting })
     }
 
     /// The socket it is connected to.
@@ -71,26 +78,44 @@ impl Frames {
         }
     }
 
-    /// The next frame, or none if none is complete by `until`.
+    /// The next frame, or none if none is complete by `until` and none lies in the socket either.
     pub(super) fn next(&mut self, until: Instant) -> Result<Option<ServerFrame>, LinkError> {
         loop {
             if let Some(frame) = self.complete()? {
                 return Ok(Some(frame));
             }
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let over = left.is_zero();
+            if over && !self.may_overrun(until) {
                 return Ok(None);
             }
-            self.stream.set_read_timeout(Some(left)).map_err(|error| self.io(error))?;
+            let wait = if over { NO_WAIT } else { left };
+            self.stream.set_read_timeout(Some(wait)).map_err(|error| self.io(error))?;
             let mut chunk = [0; CHUNK];
             match self.stream.read(&mut chunk) {
                 Ok(0) => return Err(LinkError::Closed { when: self.stage }),
                 Ok(length) => self.unread.extend(chunk.iter().take(length)),
+                Err(error) if over && error.kind() != ErrorKind::Interrupted && again(&error) => {
+                    return Ok(None);
+                }
                 Err(error) if again(&error) => {}
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => {
                     return Err(LinkError::Closed { when: self.stage });
                 }
                 Err(error) => return Err(self.io(error)),
+            }
+        }
+    }
+
+    /// Whether more may be read although `until` is over: for a moment only, or who never stops talking would be listened to
+    /// for ever.
+    fn may_overrun(&mut self, until: Instant) -> bool {
+        let now = Instant::now();
+        match self.overrun {
+            Some((of, end)) if of == until => now < end,
+            Some(_) | None => {
+                self.overrun = Some((until, now + OVERRUN));
+                true
             }
         }
     }

@@ -83,9 +83,13 @@ async fn a_lane_that_runs_something_beats_by_writing_and_else_by_its_passes() {
 }
 
 static HANG: AtomicBool = AtomicBool::new(true);
+/// How often somebody has looked at a file that hangs.
+static TRIED: AtomicUsize = AtomicUsize::new(0);
 
 fn hung(target: &Target) -> Reading {
-    while target.path().starts_with("/dead") && HANG.load(Ordering::Acquire) {
+    let dead = target.path().starts_with("/dead");
+    TRIED.fetch_add(dead.into(), Ordering::AcqRel);
+    while dead && HANG.load(Ordering::Acquire) {
         thread::park_timeout(Duration::from_millis(5));
     }
     Reading::Mark(1)
@@ -98,18 +102,16 @@ async fn a_file_that_hangs_costs_its_own_reading_once_and_is_read_again_when_it_
     let seen = |readings: &[Reading]| {
         readings.iter().map(|reading| matches!(reading, Reading::Mark(1))).collect::<Vec<_>>()
     };
-    let began = Instant::now();
-    assert_eq!(seen(&files.read_with(all(), hung).await), [true, false, true, false, true]);
-    assert!(began.elapsed() < DEADLINE * 4);
-    let began = Instant::now();
-    assert_eq!(seen(&files.read_with(all(), hung).await), [true, false, true, false, true]);
-    assert!(began.elapsed() < DEADLINE / 2, "it was tried again");
+    for _ in 0..2 {
+        assert_eq!(seen(&files.read_with(all(), hung).await), [true, false, true, false, true]);
+        assert_eq!(TRIED.load(Ordering::Acquire), 2, "each once, also when all are read once more");
+    }
     // So many that no more threads are risked.
     let more = (0..8).map(|n| beat(format!("/dead/{n}"))).collect();
     assert_eq!(seen(&files.read_with(more, hung).await), [false; 8]);
     assert_eq!(files.hanging().len(), HANGING);
     HANG.store(false, Ordering::Release);
-    let until = Instant::now() + DEADLINE * 5;
+    let until = Instant::now() + DEADLINE * 20;
     while !files.hanging().is_empty() {
         assert!(Instant::now() < until);
         tokio::task::yield_now().await;

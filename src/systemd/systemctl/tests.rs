@@ -94,11 +94,21 @@ fn calls(dir: &Path) -> Vec<String> {
 }
 
 async fn glass(before: &str, after: &str, restart: &str, known: Option<&str>) -> (Relaunch, Vec<String>) {
+    glass_within(Duration::from_secs(30), before, after, restart, known).await
+}
+
+async fn glass_within(
+    left: Duration,
+    before: &str,
+    after: &str,
+    restart: &str,
+    known: Option<&str>,
+) -> (Relaunch, Vec<String>) {
     let dir = tempfile::tempdir().unwrap();
     let systemctl = fake_with(dir.path(), before, after, restart);
     let known = known.map(|run| run.parse().unwrap());
     let unit = "w.service".parse().unwrap();
-    let relaunch = relaunch(&systemctl, &unit, known, Duration::from_secs(2), "the bus is gone").await;
+    let relaunch = relaunch(&systemctl, &unit, known, left, "the bus is gone").await;
     assert!(relaunch.break_glass);
     (relaunch, calls(dir.path()))
 }
@@ -137,9 +147,9 @@ async fn failures_of_the_other_way_are_told_apart() {
     assert_eq!(relaunch.result, Err(RelaunchError::Refused("Failed\\u{1b}[31m; to restart".to_owned())));
 
     let began = Instant::now();
-    let (relaunch, _) = glass(KILLED, KILLED, "exec sleep 60", None).await;
+    let (relaunch, _) = glass_within(Duration::from_secs(2), KILLED, KILLED, "exec sleep 60", None).await;
     assert_eq!(relaunch.result, Err(RelaunchError::Timeout));
-    assert!(began.elapsed() < Duration::from_secs(10));
+    assert!(began.elapsed() < Duration::from_secs(40));
 }
 
 #[tokio::test]
@@ -148,7 +158,7 @@ async fn a_child_that_says_too_much_is_cut_off() {
     let systemctl = fake(dir.path(), "while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done\n");
     let began = Instant::now();
     assert!(show(systemctl, units(&["w.service"]), false).await.is_err());
-    assert!(began.elapsed() < SHOW + Duration::from_secs(2));
+    assert!(began.elapsed() < SHOW + Duration::from_secs(20));
     let gone = show("/nonexistent/systemctl".into(), Vec::new(), false).await.unwrap_err();
     assert!(gone.starts_with("systemctl cannot be run"), "{gone}");
 }

@@ -22,8 +22,7 @@ impl Hook {
         let hook = Self { dir };
         let text =
             format!("#!/bin/sh\n[ $# -eq 0 ] || exit 9\ncat >{}\n{then}\n", hook.told_path().display());
-        fs::write(hook.path(), text).unwrap();
-        hook.chmod(0o755);
+        crate::executable::write(&hook.path(), &text);
         hook
     }
 

@@ -10,12 +10,12 @@ use std::thread;
 use std::time::Instant;
 
 use keyholder::peer::wire::{Class, ClientFrame, NodeState, Outcome, Reply, ServerFrame, Verb, Verdict};
-use nix::pty::{Winsize, openpty};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{LocalFlags, Termios, tcgetattr};
 use nix::unistd::Pid;
 
 use super::fake::{Fake, LONG, greet, node, receive, send, worker};
+use super::terminal::terminal;
 
 const TAKEN: &str = "\u{1b}[?1049h";
 const GIVEN_BACK: &str = "\u{1b}[?1049l";
@@ -60,8 +60,7 @@ struct Screen {
 
 impl Screen {
     fn open(fake: &Fake, with: &[(&str, &str)]) -> Self {
-        let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
-        let pty = openpty(&size, None).unwrap();
+        let pty = terminal();
         let before = tcgetattr(&pty.slave).unwrap();
         let end = || Stdio::from(pty.slave.try_clone().unwrap());
         let child = Command::new(env!("CARGO_BIN_EXE_keyholder"))

@@ -7,14 +7,24 @@ use std::sync::mpsc;
 use std::thread;
 
 use keyholder::peer::wire::{AuditLine, Outcome};
-use nix::pty::{Winsize, openpty};
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::pty::{OpenptyResult, Winsize, openpty};
 
 use super::fake::{Fake, LONG, told};
 
-/// What a command writes to a terminal, without carriage returns, and how it ended.
-pub(super) fn on_a_terminal(fake: &Fake, args: &[&str]) -> (Option<i32>, String) {
+/// A terminal of 80 columns whose ends no other test's child takes along: it would never seem closed.
+pub(super) fn terminal() -> OpenptyResult {
     let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
     let pty = openpty(&size, None).unwrap();
+    for end in [&pty.master, &pty.slave] {
+        fcntl(end, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
+    }
+    pty
+}
+
+/// What a command writes to a terminal, without carriage returns, and how it ended.
+pub(super) fn on_a_terminal(fake: &Fake, args: &[&str]) -> (Option<i32>, String) {
+    let pty = terminal();
     let end = || Stdio::from(pty.slave.try_clone().unwrap());
     let mut child = Command::new(env!("CARGO_BIN_EXE_keyholder"))
         .args(args)

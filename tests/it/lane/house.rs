@@ -41,14 +41,22 @@ impl House {
 
     /// Which server is the master for this sentinel.
     fn named_by(&self, sentinel: &Sentinel) -> Option<usize> {
-        let (_, port): (String, u16) = sentinel.ask(&["GET-MASTER-ADDR-BY-NAME", "mymaster"]).ok()?;
+        // One that hangs has the others asked.
+        let mut conn = sentinel.try_conn()?;
+        let asked = redis::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg("mymaster").query(&mut conn);
+        let (_, port): (String, u16) = asked.ok()?;
         self.servers.iter().position(|server| server.port() == port)
     }
 
-    /// Which server is the master, if it says so itself.
+    /// Which server is the master, if a sentinel and it itself say so: only then can a lane know.
     pub(super) fn master(&self) -> Option<usize> {
-        let named = self.named_by(&self.sentinels[0])?;
-        (role(&self.servers[named]).as_deref() == Some("master")).then_some(named)
+        let is = |named: &usize| role(&self.servers[*named]).as_deref() == Some("master");
+        self.sentinels.iter().find_map(|sentinel| self.named_by(sentinel).filter(is))
+    }
+
+    /// Waits until there is one.
+    pub(super) fn some_master(&self) -> usize {
+        within(ELECTED, "there is a master", || self.master())
     }
 
     /// Whether all agree and the replica has everything: only then can another be elected without losing much.
@@ -77,7 +85,7 @@ impl House {
 
     /// The master dies and another is elected; says which, and since when it is the master.
     pub(super) fn fail_over(&mut self) -> (usize, Instant) {
-        let old = within(ELECTED, "there is a master", || self.master());
+        let old = self.some_master();
         self.servers[old].kill();
         self.elected_after(old)
     }
@@ -90,7 +98,7 @@ impl House {
 
     /// From now on the replica hears of nothing, until [`fail_over`](Self::fail_over): what the master acknowledges is lost.
     pub(super) fn cut_off_replica(&self) {
-        let master = within(ELECTED, "there is a master", || self.master());
+        let master = self.some_master();
         self.signal(1 - master, Signal::SIGSTOP);
         let mut conn = self.servers[master].conn();
         redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("replica").exec(&mut conn).unwrap();
@@ -102,7 +110,7 @@ impl House {
 
     /// The master is alive and another takes its place; it is the master for a lane when the sentinels say so.
     pub(super) fn hand_over(&self) -> (usize, Instant) {
-        let old = within(ELECTED, "there is a master", || self.master());
+        let old = self.some_master();
         within(ELECTED, "the sentinels begin", || {
             self.sentinels[0].ask::<()>(&["FAILOVER", "mymaster"]).ok()
         });
@@ -112,9 +120,7 @@ impl House {
     }
 
     fn elected(&self, new: usize) -> (usize, Instant) {
-        within(ELECTED, "it is elected", || {
-            (role(&self.servers[new]).as_deref() == Some("master")).then_some(())
-        });
+        within(ELECTED, "it is elected", || self.master().filter(|master| *master == new));
         (new, Instant::now())
     }
 }

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -54,8 +53,7 @@ impl Rig {
     pub(super) fn program(&self, name: &str, script: &str) {
         let path = self.dir.path().join(name);
         let text = format!("#!/bin/sh\n{script}\n").replace("DIR", self.dir.path().to_str().unwrap());
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        crate::executable::write(&path, &text);
     }
 
     pub(super) fn log(&self) -> Vec<String> {
