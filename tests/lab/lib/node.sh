@@ -185,6 +185,9 @@ node_wait() { # NODE SINCE
             ;;
         *)
             tail -n 20 "$DIR/$1/console.log" >&2
+            # All nodes share root's limit with this host, and each takes about seven.
+            ! grep -q 'inotify.*Too many open files' "$DIR/$1/console.log" ||
+                say "this host is out of inotify instances: end other nodes, or: sysctl fs.inotify.max_user_instances=512"
             die "node '$1' did not come up in $BOOT_DEADLINE s (last state: ${state:-none}); all of it: $DIR/$1/console.log"
             ;;
     esac
