@@ -1,14 +1,16 @@
 //! The nodes that this one watches, as their supervisors describe them, or as their silence does.
 
+mod seen;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::worker::rungs;
-use crate::fleet::{Fleet, Right};
-use crate::judge::{Errand, Pulse, Reading, Sight, Sign, Signs, backoff, errand};
+use self::seen::{Ask, Seen, rank};
+use crate::fleet::Fleet;
+use crate::judge::{Reading, Sign};
 use crate::peer::watch::PeerHandle;
-use crate::peer::wire::{Class, Hello, NodeReport, NodeState, Rehearsal, Sighting, WorkerReport};
-use crate::vocabulary::{BootNonce, FailureClass, FleetHash, Moment, NodeName, Remedy, Target, WorkerName};
+use crate::peer::wire::{Hello, NodeReport, NodeState, Rehearsal, Sighting, WorkerReport};
+use crate::vocabulary::{BootNonce, FleetHash, Moment, NodeName, Remedy, Target, WorkerName};
 
 /// One watched node.
 pub(super) struct Neighbour {
@@ -47,92 +49,6 @@ pub(super) enum Return {
     Due(Moment),
     /// It has stayed away too long; its silence means this.
     Overdue(NodeState, String),
-}
-
-/// A worker of a watched node.
-struct Seen {
-    report: WorkerReport,
-    at: Moment,
-    /// Since when its node leaves it to its watchers.
-    left: Option<Moment>,
-    /// What this watcher has ordered for it and not heard back from, or when it may order again.
-    errand: Run,
-    /// What this watcher's own detectors see of it.
-    signs: Signs,
-    /// What that means, and since when.
-    outside: Option<((FailureClass, String), Moment)>,
-}
-
-/// How many watchers of a node come before `me`: those with an earlier name that may relaunch the worker.
-fn rank(fleet: &Fleet, me: &NodeName, node: &NodeName, worker: &WorkerName) -> u32 {
-    let watchers = fleet.nodes.get(node).into_iter().flat_map(|node| &node.watched_by);
-    let before = watchers.filter(|other| *other < me && fleet.allows(other, node, worker, Right::Relaunch));
-    u32::try_from(before.count()).unwrap_or(u32::MAX)
-}
-
-/// The state of a watcher's own orders for one worker.
-#[derive(Clone, Copy)]
-enum Run {
-    Idle,
-    /// By `shows` the worker has to show that it helped, if that is seen from here and not by its own node.
-    InFlight {
-        failures: u32,
-        shows: Option<Moment>,
-    },
-    NotBefore {
-        at: Moment,
-        failures: u32,
-    },
-}
-
-impl Seen {
-    /// Whether it ails as seen from here while its own node calls it healthy, or cannot tell. A node that sees more than
-    /// that is right about its own worker.
-    fn ails(&self) -> bool {
-        match self.report.class {
-            Class::Healthy | Class::Unknown => self.outside.is_some(),
-            Class::Starting | Class::Held | Class::Dead | Class::Stuck | Class::DeliveryGap => false,
-        }
-    }
-
-    /// The report as it reads now.
-    fn now(&self, now: Moment) -> WorkerReport {
-        let mut report = self.report.clone();
-        report.age_by(now.since(self.at));
-        if let (true, Some(((class, evidence), since))) = (self.ails(), &self.outside) {
-            report.class = match class {
-                FailureClass::Stuck => Class::Stuck,
-                FailureClass::DeliveryGap => Class::DeliveryGap,
-                FailureClass::Dead | FailureClass::SupervisorDead | FailureClass::Unreachable => {
-                    Class::Unknown
-                }
-            };
-            report.for_ms = u64::try_from(now.since(*since).as_millis()).unwrap_or(u64::MAX);
-            report.why = format!("seen in Redis from outside, not by its own node: {evidence}");
-        }
-        report
-    }
-
-    /// What is kept of it when its node reports anew.
-    fn replaced(self, report: WorkerReport, now: Moment) -> Self {
-        let healthy = report.class == Class::Healthy;
-        let another_run = report.invocation != self.report.invocation;
-        let left = report.left_to_peers.then(|| self.left.unwrap_or(now));
-        let errand = match self.errand {
-            // Whatever was ordered, it is up: the next fall is a new story.
-            Run::NotBefore { .. } if healthy && (another_run || self.outside.is_none()) => Run::Idle,
-            kept @ (Run::Idle | Run::InFlight { .. } | Run::NotBefore { .. }) => kept,
-        };
-        if another_run {
-            return Self { report, at: now, left, errand, signs: Signs::default(), outside: None };
-        }
-        Self { report, at: now, left, errand, ..self }
-    }
-
-    fn new(report: WorkerReport, now: Moment) -> Self {
-        let left = report.left_to_peers.then_some(now);
-        Self { report, at: now, left, errand: Run::Idle, signs: Signs::default(), outside: None }
-    }
 }
 
 impl Neighbour {
@@ -263,26 +179,7 @@ impl Neighbour {
     ) -> Option<WorkerReport> {
         let spec = fleet.nodes.get(&target.node)?.workers.get(&target.worker)?;
         let seen = self.workers.get_mut(&target.worker)?;
-        seen.signs.take(sign, reading, spec.stuck.as_ref(), spec.delivery_gap.as_ref(), now);
-        let vitals = seen.signs.vitals();
-        let outside = match (vitals.beat, vitals.flow) {
-            (Pulse::Still(evidence), _) => Some((FailureClass::Stuck, evidence)),
-            (Pulse::Unwatched | Pulse::Moving, Pulse::Still(evidence)) => {
-                Some((FailureClass::DeliveryGap, evidence))
-            }
-            (Pulse::Unseen(_), _) | (Pulse::Unwatched | Pulse::Moving, _) => None,
-        };
-        if seen.outside.as_ref().map(|(found, _)| found) == outside.as_ref() {
-            return None;
-        }
-        seen.outside = outside.map(|found| (found, now));
-        if let (None, Run::NotBefore { .. }, Class::Healthy | Class::Unknown) =
-            (&seen.outside, seen.errand, seen.report.class)
-        {
-            // What was ordered has helped: the next fall is a new story.
-            seen.errand = Run::Idle;
-        }
-        seen.ails().then(|| seen.now(now))
+        seen.read(spec, sign, reading, now)
     }
 
     /// The workers that something is to be ordered for now, with what and how they look; and when to look again.
@@ -294,7 +191,6 @@ impl Neighbour {
         now: Moment,
     ) -> (Vec<(WorkerName, Remedy, String)>, Option<Moment>) {
         let (mut go, mut wake) = (Vec::new(), None::<Moment>);
-        let mut wake_at = |at: Moment| wake = Some(wake.map_or(at, |earlier| earlier.min(at)));
         let Some(known) = fleet.nodes.get(node) else { return (go, None) };
         // Orders go to a supervisor that answers; a silent one is knocked at by reconnecting.
         if self.state != NodeState::Up {
@@ -305,50 +201,10 @@ impl Neighbour {
         let there = now.since(self.since.max(self.greeted));
         for (name, seen) in &mut self.workers {
             let Some(spec) = known.workers.get(name) else { continue };
-            let report = seen.now(now);
-            let (class, for_, own) = match (report.class, &seen.outside) {
-                (Class::Dead, _) => (FailureClass::Dead, report.age(), true),
-                (Class::Stuck | Class::DeliveryGap, Some((found, since))) if seen.ails() => {
-                    (found.0, now.since(*since), false)
-                }
-                (Class::Stuck, _) => (FailureClass::Stuck, report.age(), true),
-                (Class::DeliveryGap, _) => (FailureClass::DeliveryGap, report.age(), true),
-                (Class::Healthy | Class::Starting | Class::Held | Class::Unknown, _) => continue,
-            };
-            let failures = match seen.errand {
-                Run::InFlight { .. } => continue,
-                Run::NotBefore { at, .. } if now < at => {
-                    wake_at(at);
-                    continue;
-                }
-                Run::NotBefore { failures, .. } => failures,
-                Run::Idle => 0,
-            };
-            // Whoever acted last, this has to show first whether it helped.
-            let acted = report.last_act_ms.map_or(Duration::MAX, Duration::from_millis);
-            let sight = Sight {
-                class,
-                for_: seen.left.map_or(for_, |left| now.since(left)).min(there).min(acted),
-                attended: !report.doing.is_empty() || report.due_in_ms.is_some(),
-                left_to_peers: report.left_to_peers,
-                spared: report.held_for_ms.is_some() || report.quarantined,
-                startable: report.startable,
-                failures,
-                rank: rank(fleet, me, node, name),
-            };
-            match errand(sight, &spec.policy, rungs(spec)) {
-                Errand::None => {}
-                Errand::LookIn(left) => wake_at(now + left),
-                Errand::Order(remedy) => {
-                    let shows = rungs(spec).shows(remedy).filter(|_| !own).map(|time| now + time);
-                    seen.errand = Run::InFlight { failures, shows };
-                    let saw = if own {
-                        class.name().to_owned()
-                    } else {
-                        format!("{} as seen from {me}", class.name())
-                    };
-                    go.push((name.clone(), remedy, saw));
-                }
+            match seen.ask(me, spec, || rank(fleet, me, node, name), there, now) {
+                Ask::Nothing => {}
+                Ask::At(at) => wake = Some(wake.map_or(at, |earlier: Moment| earlier.min(at))),
+                Ask::Now(remedy, saw) => go.push((name.clone(), remedy, saw)),
             }
         }
         (go, wake)
@@ -356,20 +212,8 @@ impl Neighbour {
 
     /// An order was answered.
     pub(super) fn errand_done(&mut self, target: &Target, served: bool, now: Moment) {
-        if let Some(seen) = self.workers.get_mut(&target.worker)
-            && let Run::InFlight { failures, shows } = seen.errand
-        {
-            let more = failures.saturating_add(1);
-            seen.errand = match (served, shows) {
-                // It was done, and its node sees nothing wrong, as before. What is still seen from here then asks for the
-                // next rung.
-                (true, Some(at)) => Run::NotBefore { at, failures: more },
-                (true, None) => Run::NotBefore { at: now + Duration::from_secs(1), failures: 0 },
-                // The node's own flap guard bounds what is carried out; this bounds what is asked.
-                (false, _) => {
-                    Run::NotBefore { at: now + Duration::from_secs(1) + backoff(more, 0), failures: more }
-                }
-            };
+        if let Some(seen) = self.workers.get_mut(&target.worker) {
+            seen.answered(served, now);
         }
     }
 

@@ -1,5 +1,6 @@
 use super::*;
 use crate::fleet::parse;
+use crate::peer::wire::Class;
 use crate::vocabulary::InvocationId;
 
 fn at(secs: u64) -> Moment {

@@ -1,0 +1,203 @@
+//! A worker of a watched node: what its node says of it, what is seen of it from here, and what this watcher orders for it.
+
+use std::time::Duration;
+
+use crate::fleet::{Fleet, Right, Worker as Spec};
+use crate::judge::{Errand, Pulse, Reading, Sight, Sign, Signs, backoff, errand};
+use crate::peer::wire::{Class, WorkerReport};
+use crate::supervise::worker::rungs;
+use crate::vocabulary::{FailureClass, Moment, NodeName, Remedy, WorkerName};
+
+/// A worker of a watched node.
+pub(super) struct Seen {
+    pub(super) report: WorkerReport,
+    at: Moment,
+    /// Since when its node leaves it to its watchers.
+    left: Option<Moment>,
+    /// What this watcher has ordered for it and not heard back from, or when it may order again.
+    errand: Run,
+    /// What this watcher's own detectors see of it.
+    signs: Signs,
+    /// What that means, and since when.
+    outside: Option<((FailureClass, String), Moment)>,
+}
+
+/// How many watchers of a node come before `me`: those with an earlier name that may relaunch the worker.
+pub(super) fn rank(fleet: &Fleet, me: &NodeName, node: &NodeName, worker: &WorkerName) -> u32 {
+    let watchers = fleet.nodes.get(node).into_iter().flat_map(|node| &node.watched_by);
+    let before = watchers.filter(|other| *other < me && fleet.allows(other, node, worker, Right::Relaunch));
+    u32::try_from(before.count()).unwrap_or(u32::MAX)
+}
+
+/// The state of a watcher's own orders for one worker.
+#[derive(Clone, Copy)]
+enum Run {
+    Idle,
+    /// By `shows` the worker has to show that it helped, if that is seen from here and not by its own node.
+    InFlight {
+        failures: u32,
+        shows: Option<Moment>,
+    },
+    NotBefore {
+        at: Moment,
+        failures: u32,
+    },
+}
+
+/// What a watcher is to order for a worker.
+pub(super) enum Ask {
+    /// Nothing.
+    Nothing,
+    /// Nothing before this moment.
+    At(Moment),
+    /// This now; the text says how the worker looks.
+    Now(Remedy, String),
+}
+
+impl Seen {
+    /// Whether it ails as seen from here while its own node calls it healthy, or cannot tell. A node that sees more than
+    /// that is right about its own worker.
+    fn ails(&self) -> bool {
+        match self.report.class {
+            Class::Healthy | Class::Unknown => self.outside.is_some(),
+            Class::Starting | Class::Held | Class::Dead | Class::Stuck | Class::DeliveryGap => false,
+        }
+    }
+
+    /// The report as it reads now.
+    pub(super) fn now(&self, now: Moment) -> WorkerReport {
+        let mut report = self.report.clone();
+        report.age_by(now.since(self.at));
+        if let (true, Some(((class, evidence), since))) = (self.ails(), &self.outside) {
+            report.class = match class {
+                FailureClass::Stuck => Class::Stuck,
+                FailureClass::DeliveryGap => Class::DeliveryGap,
+                FailureClass::Dead | FailureClass::SupervisorDead | FailureClass::Unreachable => {
+                    Class::Unknown
+                }
+            };
+            report.for_ms = u64::try_from(now.since(*since).as_millis()).unwrap_or(u64::MAX);
+            report.why = format!("seen in Redis from outside, not by its own node: {evidence}");
+        }
+        report
+    }
+
+    /// What is kept of it when its node reports anew.
+    pub(super) fn replaced(self, report: WorkerReport, now: Moment) -> Self {
+        let healthy = report.class == Class::Healthy;
+        let another_run = report.invocation != self.report.invocation;
+        let left = report.left_to_peers.then(|| self.left.unwrap_or(now));
+        let errand = match self.errand {
+            // Whatever was ordered, it is up: the next fall is a new story.
+            Run::NotBefore { .. } if healthy && (another_run || self.outside.is_none()) => Run::Idle,
+            kept @ (Run::Idle | Run::InFlight { .. } | Run::NotBefore { .. }) => kept,
+        };
+        if another_run {
+            return Self { report, at: now, left, errand, signs: Signs::default(), outside: None };
+        }
+        Self { report, at: now, left, errand, ..self }
+    }
+
+    pub(super) fn new(report: WorkerReport, now: Moment) -> Self {
+        let left = report.left_to_peers.then_some(now);
+        Self { report, at: now, left, errand: Run::Idle, signs: Signs::default(), outside: None }
+    }
+
+    /// Takes in what a detector of this node read of it. Returns what there is to tell if that changes how it looks from here.
+    pub(super) fn read(
+        &mut self,
+        spec: &Spec,
+        sign: Sign,
+        reading: Reading,
+        now: Moment,
+    ) -> Option<WorkerReport> {
+        self.signs.take(sign, reading, spec.stuck.as_ref(), spec.delivery_gap.as_ref(), now);
+        let vitals = self.signs.vitals();
+        let outside = match (vitals.beat, vitals.flow) {
+            (Pulse::Still(evidence), _) => Some((FailureClass::Stuck, evidence)),
+            (Pulse::Unwatched | Pulse::Moving, Pulse::Still(evidence)) => {
+                Some((FailureClass::DeliveryGap, evidence))
+            }
+            (Pulse::Unseen(_), _) | (Pulse::Unwatched | Pulse::Moving, _) => None,
+        };
+        if self.outside.as_ref().map(|(found, _)| found) == outside.as_ref() {
+            return None;
+        }
+        self.outside = outside.map(|found| (found, now));
+        if let (None, Run::NotBefore { .. }, Class::Healthy | Class::Unknown) =
+            (&self.outside, self.errand, self.report.class)
+        {
+            // What was ordered has helped: the next fall is a new story.
+            self.errand = Run::Idle;
+        }
+        self.ails().then(|| self.now(now))
+    }
+
+    /// What is to be ordered for it now. `there` is for how long its supervisor has been there: nobody could do anything before.
+    pub(super) fn ask(
+        &mut self,
+        me: &NodeName,
+        spec: &Spec,
+        rank: impl FnOnce() -> u32,
+        there: Duration,
+        now: Moment,
+    ) -> Ask {
+        let age = || self.report.age() + now.since(self.at);
+        let (class, for_, own) = match (self.report.class, &self.outside) {
+            (Class::Dead, _) => (FailureClass::Dead, age(), true),
+            (Class::Stuck, _) => (FailureClass::Stuck, age(), true),
+            (Class::DeliveryGap, _) => (FailureClass::DeliveryGap, age(), true),
+            (Class::Healthy | Class::Unknown, Some(((class, _), since))) => {
+                (*class, now.since(*since), false)
+            }
+            (Class::Healthy | Class::Unknown, None) | (Class::Starting | Class::Held, _) => {
+                return Ask::Nothing;
+            }
+        };
+        let failures = match self.errand {
+            Run::InFlight { .. } => return Ask::Nothing,
+            Run::NotBefore { at, .. } if now < at => return Ask::At(at),
+            Run::NotBefore { failures, .. } => failures,
+            Run::Idle => 0,
+        };
+        let report = self.now(now);
+        // Whoever acted last, this has to show first whether it helped.
+        let acted = report.last_act_ms.map_or(Duration::MAX, Duration::from_millis);
+        let sight = Sight {
+            class,
+            for_: self.left.map_or(for_, |left| now.since(left)).min(there).min(acted),
+            attended: !report.doing.is_empty() || report.due_in_ms.is_some(),
+            left_to_peers: report.left_to_peers,
+            spared: report.held_for_ms.is_some() || report.quarantined,
+            startable: report.startable,
+            failures,
+            rank: rank(),
+        };
+        match errand(sight, &spec.policy, rungs(spec)) {
+            Errand::None => Ask::Nothing,
+            Errand::LookIn(left) => Ask::At(now + left),
+            Errand::Order(remedy) => {
+                let shows = rungs(spec).shows(remedy).filter(|_| !own).map(|time| now + time);
+                self.errand = Run::InFlight { failures, shows };
+                let saw = class.name();
+                Ask::Now(remedy, if own { saw.to_owned() } else { format!("{saw} as seen from {me}") })
+            }
+        }
+    }
+
+    /// The order was answered.
+    pub(super) fn answered(&mut self, served: bool, now: Moment) {
+        let Run::InFlight { failures, shows } = self.errand else { return };
+        let more = failures.saturating_add(1);
+        self.errand = match (served, shows) {
+            // It was done, and its node sees nothing wrong, as before. What is still seen from here then asks for the next
+            // rung.
+            (true, Some(at)) => Run::NotBefore { at, failures: more },
+            (true, None) => Run::NotBefore { at: now + Duration::from_secs(1), failures: 0 },
+            // The node's own flap guard bounds what is carried out; this bounds what is asked.
+            (false, _) => {
+                Run::NotBefore { at: now + Duration::from_secs(1) + backoff(more, 0), failures: more }
+            }
+        };
+    }
+}
