@@ -95,16 +95,26 @@ fn is_repipe(act: &str) -> bool {
         || act.contains("ordering a repipe as its watcher")
 }
 
-/// Makes the lane fall and checks that repipes, and nothing else, bring it back; and who acted. On a machine that stalls the next one
-/// may take the silence of whoever is first for its absence, and is as right, so that who acted is seen in one of three falls.
-fn repiped_in_turn(lab: &Lab, who: &str, fall: impl Fn(&Lab), in_turn: impl Fn(&[String]) -> bool) {
+/// The watchers of mars in rank. By [`CARE`] a gap is one after four seconds, the first may order something two seconds later, and
+/// each further one two seconds after that.
+const TURNS: [(&str, u64); 2] = [("ai-core", 6_000_000), ("venus", 8_000_000)];
+
+/// Makes the lane fall, and checks that repipes, and nothing else, bring it back, that no watcher acts before its turn, and who
+/// acted. `fall` returns when work began to wait, by the kernel's clock. On a machine that stalls the next one may take the silence
+/// of whoever is first for its absence, and is as right, so that who acted is seen in one of three falls.
+fn repiped_in_turn(lab: &Lab, who: &str, fall: impl Fn(&Lab) -> u64, in_turn: impl Fn(&[String]) -> bool) {
     for _ in 0..3 {
         let (before, done) = (runs(lab), lab.all_acts());
-        fall(lab);
+        let began = fall(lab);
         lab.all_well();
         let acts = lab.acts_since(&done);
         assert!(!acts.is_empty() && acts.iter().all(|act| is_repipe(act)), "{acts:?}");
         assert_eq!(runs(lab), before);
+        for (watcher, turn) in TURNS {
+            let orders = lab.records(watcher, "acting", "mars/write", "");
+            let early = orders.iter().find(|order| (began..began + turn).contains(&order.at));
+            assert!(early.is_none(), "{watcher} before its turn, after {began}: {early:?}");
+        }
         if in_turn(&acts) {
             return;
         }
@@ -116,10 +126,12 @@ fn repiped_in_turn(lab: &Lab, who: &str, fall: impl Fn(&Lab), in_turn: impl Fn(&
 fn a_deaf_lane_hears_again(lab: &Lab) {
     let fall = |lab: &Lab| {
         deafen(lab);
+        let began = monotonic_us();
         let ids = [give(lab), give(lab)];
         for id in &ids {
             ran(lab, id);
         }
+        began
     };
     repiped_in_turn(lab, "its own node, and once", fall, |acts| {
         acts.len() == 1
@@ -193,8 +205,10 @@ fn what_its_own_node_cannot_see_is_seen_from_outside(lab: &Lab) {
         lab.lose("mars", &["meta skuid 0 ip daddr 192.0.2.40 tcp dport 6379".to_owned()], &[]);
         seen(lab, "mars", "write", "unknown");
         deafen(lab);
+        let began = monotonic_us();
         ran(lab, &give(lab));
         lab.find_again("mars");
+        began
     };
     repiped_in_turn(lab, "the first in rank, and once", fall, |acts| {
         acts.len() == 2
@@ -216,6 +230,7 @@ fn a_frozen_supervisor_hides_nothing(lab: &Lab) {
             "mars",
             "systemctl service-watchdogs no; systemctl kill -s STOP --kill-whom=main keyholder.service",
         );
+        let began = monotonic_us();
         let id = give(lab);
         for at in ["ai-core", "venus"] {
             let worker = seen(lab, at, "write", "delivery_gap");
@@ -225,6 +240,7 @@ fn a_frozen_supervisor_hides_nothing(lab: &Lab) {
         end_by_watchdog(lab, frozen);
         lab.new_run("mars", "keyholder.service", &supervisor, 30 * SECOND);
         ran(lab, &id);
+        began
     };
     repiped_in_turn(lab, "once, by the first in rank or by its own new supervisor", fall, |acts| {
         let on_mars: Vec<&String> = acts.iter().filter(|act| act.starts_with("mars: ")).collect();
