@@ -268,8 +268,13 @@ fn end_by_watchdog(lab: &Lab, since: u64) {
 fn a_frozen_lane_is_woken_in_vain_and_relaunched(lab: &Lab) {
     let (before, done) = (runs(lab), lab.all_acts());
     let run = lab.run_of(WRITE);
-    lab.sh("mars", &format!("systemctl kill -s STOP --kill-whom=main {WRITE}"));
-    lab.new_run("mars", WRITE, &run, 40 * SECOND);
+    // Its own watchdog would be the first where all this takes half a minute.
+    lab.sh(
+        "mars",
+        &format!("systemctl service-watchdogs no; systemctl kill -s STOP --kill-whom=main {WRITE}"),
+    );
+    lab.new_run("mars", WRITE, &run, 60 * SECOND);
+    lab.sh("mars", "systemctl service-watchdogs yes");
     assert!(found(lab, "stuck"));
     let id = give(lab);
     ran(lab, &id);

@@ -47,13 +47,23 @@ fn what_cannot_be_ended_is_answered_and_waited_for(lab: &Lab) {
             lab.property("mars", UNIT, "StatusText").contains(words).then_some(())
         });
     };
-    let stubborn = lab.spawn("ai-core", "exec keyholder run mars lab.stubborn --json");
-    status("is over its time of 1.0 s and was told to end");
-    let output = stubborn.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    // A slow machine may need the second for sudo, which is ended then before it has begun what does not listen.
+    let begun = (0..5).find_map(|_| {
+        let mut stubborn = lab.spawn("ai-core", "exec keyholder run mars lab.stubborn --json");
+        let said = wait("the status says so, or it is over", SOON, || {
+            let text = lab.property("mars", UNIT, "StatusText");
+            let said = text.contains("is over its time of 1.0 s and was told to end");
+            (said || stubborn.try_wait().unwrap().is_some()).then_some(said)
+        });
+        let output = stubborn.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(told["result"]["status"], "timed_out", "{told}");
+        (told["result"]["ran"]["beyond"] == true).then_some((told, said))
+    });
+    let (told, said) = begun.expect("it began within its second once");
+    assert!(said, "the status says what is waited for: {told}");
     let result = &told["result"];
-    assert_eq!((&result["status"], &result["ran"]["beyond"]), (&"timed_out".into(), &true.into()), "{told}");
     assert!(result["note"].as_str().unwrap().contains("runs with other rights (sudo)"), "{told}");
     status("taking no tasks: lab.stubborn");
     let waits = lab.sh("ai-core", "keyholder run mars lab.read --no-wait");
