@@ -55,7 +55,7 @@ fn a_storm_is_weathered_and_a_common_cause_is_named_and_not_fought() {
         lab.write("ai-core", &format!("/etc/systemd/system/{name}.service"), &unit);
         let _ = writeln!(
             core,
-            "{name}: {{ unit: {name}.service, stuck: {{ heartbeat: {{ file: /run/{name}.beat, older_than: 3s }}, nudge: {{ signal: SIGUSR1 }} }} }}"
+            "{name}: {{ unit: {name}.service, stuck: {{ heartbeat: {{ file: /run/{name}.beat, older_than: 10s }}, nudge: {{ signal: SIGUSR1 }} }} }}"
         );
     }
     lab.sh("ai-core", "systemctl daemon-reload; cd /etc/systemd/system; systemctl start beats*.service");
@@ -65,8 +65,12 @@ fn a_storm_is_weathered_and_a_common_cause_is_named_and_not_fought() {
     lab.all_well();
 
     twenty_crash_at_once(&lab);
+    // It takes a while until they are seen to hang: a supervisor that did not look for half the time begins anew.
+    let runs = beating_runs(&lab);
+    assert_eq!(lab.evidence("ai-core", "alert"), Vec::<String>::new());
+    lab.sh("ai-core", "touch /run/line.down");
     what_keeps_falling_is_tried_slowly_and_told_once(&lab);
-    what_hangs_together_is_left_alone(&lab);
+    what_hangs_together_is_left_alone(&lab, &runs);
     assert_eq!(lab.evidence("venus", "acting"), Vec::<String>::new());
 }
 
@@ -121,14 +125,13 @@ fn what_keeps_falling_is_tried_slowly_and_told_once(lab: &Lab) {
     assert_eq!(alerts().len(), 1, "one alert for all of it: {:?}", alerts());
 }
 
-fn what_hangs_together_is_left_alone(lab: &Lab) {
-    let runs = || -> Vec<String> {
-        beating().map(|name| lab.property("ai-core", &format!("{name}.service"), "InvocationID")).collect()
-    };
-    let before = runs();
+fn beating_runs(lab: &Lab) -> Vec<String> {
+    beating().map(|name| lab.property("ai-core", &format!("{name}.service"), "InvocationID")).collect()
+}
+
+/// Four of five hang since they were in these runs.
+fn what_hangs_together_is_left_alone(lab: &Lab, before: &[String]) {
     let alerts = || lab.evidence("ai-core", "alert");
-    assert_eq!(alerts(), Vec::<String>::new());
-    lab.sh("ai-core", "touch /run/line.down");
     wait("four are stuck and the brake is on, as venus sees it", 2 * SOON, || {
         let node = lab.node("venus", "ai-core");
         let workers = node["workers"].as_array()?;
@@ -146,6 +149,6 @@ fn what_hangs_together_is_left_alone(lab: &Lab) {
     lab.sh("ai-core", "rm /run/line.down");
     lab.all_well();
     assert!(quiet(), "{:?} {:?}", lab.all_acts(), alerts());
-    assert_eq!(runs(), before);
+    assert_eq!(beating_runs(lab), before);
     assert_eq!(lab.node("venus", "ai-core")["degraded"], serde_json::json!([]));
 }
