@@ -68,7 +68,7 @@ async fn where_nothing_works_every_unit_is_unknown_once_and_a_relaunch_fails_in_
     assert_eq!(why, "systemctl show failed: Failed to connect to bus");
     let relaunch = stage.systemd.relaunch(&unit(), Duration::from_secs(1)).await;
     assert!(matches!(relaunch.result, Err(RelaunchError::Bus(_))), "{relaunch:?}");
-    assert!(relaunch.break_glass && relaunch.took < Duration::from_secs(5));
+    assert!(relaunch.break_glass && relaunch.took < LIMIT);
     // The relaunch asks for a look of its own: that is the one more answer.
     assert!(matches!(stage.observed().await, Observation::Failed(_)));
     let more = tokio::time::timeout(Duration::from_millis(2500), stage.events.recv()).await;

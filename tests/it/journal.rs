@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // as in queue.rs
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Command;
@@ -79,9 +80,12 @@ fn parse(mut entry: &[u8]) -> Fields {
 fn next(journald: &UnixDatagram) -> Fields {
     let mut buffer = vec![0; 1 << 18];
     loop {
-        let read = journald.recv(&mut buffer).expect("an entry in time");
-        if read > 0 {
-            return parse(&buffer[..read]);
+        match journald.recv(&mut buffer) {
+            Ok(0) => {}
+            Ok(read) => return parse(&buffer[..read]),
+            // A signal ends a read that has a deadline.
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => panic!("no entry in time: {error}"),
         }
     }
 }

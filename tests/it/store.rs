@@ -115,7 +115,7 @@ fn a_full_disk_is_said_survived_and_left_behind() {
     }
     let began = Instant::now();
     record(&evidence, "still quick");
-    assert!(began.elapsed() < Duration::from_secs(5));
+    assert!(began.elapsed() < Duration::from_secs(20));
 
     fs::remove_file(dir.join("filler")).unwrap();
     wait_for("it recovers by itself", || degraded(&evidence).is_empty());

@@ -105,7 +105,7 @@ fn an_order_without_an_answer_says_that_it_may_have_been_carried_out() {
     });
     let started = Instant::now();
     let said = told(&mut fake.keyholder(&["relaunch", "mars/agent", "--timeout", "200ms"]));
-    assert!(started.elapsed() < Duration::from_secs(10));
+    assert!(started.elapsed() < Duration::from_secs(20));
     insta::assert_snapshot!(said);
 }
 
@@ -126,7 +126,7 @@ fn keepalives_do_not_prolong_the_wait() {
     });
     let started = Instant::now();
     fake.keyholder(&["relaunch", "mars/agent", "--timeout", "200ms"]).assert().code(6);
-    assert!(started.elapsed() < Duration::from_secs(10));
+    assert!(started.elapsed() < Duration::from_secs(20));
 }
 
 #[test]

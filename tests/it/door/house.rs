@@ -23,7 +23,7 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// Where genuine peers call from, and what the fleet file says of `ai-core`.
 pub(super) const PEER_ADDRESS: [u8; 4] = [127, 0, 0, 2];
 
