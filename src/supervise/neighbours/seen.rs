@@ -16,8 +16,9 @@ pub(super) struct Seen {
     left: Option<Moment>,
     /// What this watcher has ordered for it and not heard back from, or when it may order again.
     errand: Run,
-    /// What this watcher's own detectors see of it.
+    /// What this watcher's own detectors see of it, and when they looked last.
     signs: Signs,
+    looked: Option<Moment>,
     /// What that means, and since when.
     outside: Option<((FailureClass, String), Moment)>,
 }
@@ -93,14 +94,30 @@ impl Seen {
             kept @ (Run::Idle | Run::InFlight { .. } | Run::NotBefore { .. }) => kept,
         };
         if another_run {
-            return Self { report, at: now, left, errand, signs: Signs::default(), outside: None };
+            return Self {
+                report,
+                at: now,
+                left,
+                errand,
+                signs: Signs::default(),
+                looked: None,
+                outside: None,
+            };
         }
         Self { report, at: now, left, errand, ..self }
     }
 
     pub(super) fn new(report: WorkerReport, now: Moment) -> Self {
         let left = report.left_to_peers.then_some(now);
-        Self { report, at: now, left, errand: Run::Idle, signs: Signs::default(), outside: None }
+        Self {
+            report,
+            at: now,
+            left,
+            errand: Run::Idle,
+            signs: Signs::default(),
+            looked: None,
+            outside: None,
+        }
     }
 
     /// Takes in what a detector of this node read of it. Returns what there is to tell if that changes how it looks from here.
@@ -111,6 +128,7 @@ impl Seen {
         reading: Reading,
         now: Moment,
     ) -> Option<WorkerReport> {
+        self.looked = Some(now);
         self.signs.take(sign, reading, spec.stuck.as_ref(), spec.delivery_gap.as_ref(), now);
         let vitals = self.signs.vitals();
         let outside = match (vitals.beat, vitals.flow) {
@@ -154,15 +172,20 @@ impl Seen {
                 return Ask::Nothing;
             }
         };
-        let failures = match self.errand {
-            Run::InFlight { .. } => return Ask::Nothing,
-            Run::NotBefore { at, .. } if now < at => return Ask::At(at),
-            Run::NotBefore { failures, .. } => failures,
-            Run::Idle => 0,
-        };
         let report = self.now(now);
         // Whoever acted last, this has to show first whether it helped.
         let acted = report.last_act_ms.map_or(Duration::MAX, Duration::from_millis);
+        let looked = self.looked.map_or(Duration::MAX, |looked| now.since(looked));
+        let (failures, shown) = match self.errand {
+            Run::InFlight { .. } => return Ask::Nothing,
+            Run::NotBefore { at, .. } if now < at => return Ask::At(at),
+            Run::NotBefore { failures, at } => (failures, acted.min(now.since(at))),
+            Run::Idle => (0, acted),
+        };
+        // What was seen from here before that says nothing; the next look is on its way and brings us here again.
+        if !own && looked > shown {
+            return Ask::Nothing;
+        }
         let sight = Sight {
             class,
             for_: self.left.map_or(for_, |left| now.since(left)).min(there).min(acted),

@@ -158,7 +158,9 @@ async fn what_another_has_just_done_has_to_show_first_whether_it_helped() {
     second.mars.change(report(Class::Healthy, Some(500)), at(18));
     assert_eq!(second.orders(18), None);
     assert_eq!(second.orders(21), None);
-    assert_eq!(second.orders(22), Some(Remedy::Repipe), "it did not help, and nobody else comes");
+    assert_eq!(second.orders(25), None, "what was seen before says nothing");
+    second.work_waits(18, 26);
+    assert_eq!(second.orders(26), Some(Remedy::Repipe), "it did not help, and nobody else comes");
 }
 
 #[tokio::test]
@@ -199,6 +201,21 @@ async fn a_repipe_that_only_the_outside_sees_to_be_useless_is_followed_by_a_rela
     first.work_waits(17, 20);
     assert_eq!(first.orders(17), None, "it has two seconds to show");
     assert_eq!(first.orders(18), Some(Remedy::Relaunch));
+}
+
+#[tokio::test]
+async fn nothing_is_called_useless_by_what_was_seen_before_it_had_its_time() {
+    let mut first = Watcher::new("ai-core");
+    first.work_waits(10, 16);
+    assert_eq!(first.orders(16), Some(Remedy::Repipe));
+    first.served(16);
+    first.mars.change(report(Class::Healthy, Some(0)), at(16));
+    // This watcher was away meanwhile, and has not looked since.
+    assert_eq!(first.orders(20), None);
+    first.work_waits(20, 20);
+    assert_eq!(first.orders(20), None, "who was blind does not know");
+    first.work_waits(21, 24);
+    assert_eq!(first.orders(26), Some(Remedy::Repipe), "it was not seen to stand still all along");
 }
 
 #[tokio::test]
