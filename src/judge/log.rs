@@ -4,6 +4,7 @@
 //! known and which times and limits were in force; every other line is one thing that happened. A log is data from
 //! outside: it is read strictly, bounded before anything is parsed, and nothing in it reaches a terminal as it is.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -71,6 +72,8 @@ pub enum Happened {
     Canary(Reading),
     /// Its host changed.
     Host(Host),
+    /// The supervisor that wrote the log was away.
+    Away(Absence),
     /// Nothing but time.
     Time,
     /// The supervisor that wrote the log did this.
@@ -83,6 +86,17 @@ pub enum Happened {
     Hold(Box<Hold>),
     /// Somebody ended a hold or a quarantine.
     Release,
+}
+
+/// A supervisor that was stopped, or starved of its processor. What came due meanwhile waited, and it decided nothing by what it
+/// saw until it had looked at everything again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Absence {
+    /// When it should have come back.
+    pub since_ms: Moment,
+    /// When it had looked at everything.
+    pub until_ms: Moment,
 }
 
 /// What was known of a worker when its log began.
@@ -242,6 +256,10 @@ pub enum LogError {
     },
 }
 
+fn unopened(line: &Line) -> String {
+    format!("no line `opens` for {} before it", line.worker)
+}
+
 /// Reads a log.
 ///
 /// # Errors
@@ -257,7 +275,7 @@ pub fn read(log: &str) -> Result<Vec<Line>, LogError> {
         return Err(LogError::Head);
     }
     let mut lines: Vec<Line> = Vec::new();
-    let mut known = std::collections::BTreeSet::new();
+    let mut known = BTreeMap::new();
     for (place, text) in texts.enumerate() {
         let wrong = |why: String| LogError::Line { number: place + 2, why };
         if text.len() > MAX_LINE {
@@ -270,10 +288,18 @@ pub fn read(log: &str) -> Result<Vec<Line>, LogError> {
         }
         match &line.what {
             Happened::Opens(_) => {
-                known.insert(line.worker.clone());
+                known.entry(line.worker.clone()).or_insert(None);
                 if known.len() > MAX_WORKERS {
                     return Err(wrong(format!("a log is about at most {MAX_WORKERS} workers")));
                 }
+            }
+            Happened::Away(Absence { since_ms, until_ms }) => {
+                let Some(last) = known.get_mut(&line.worker) else { return Err(wrong(unopened(&line))) };
+                let told = |last: Absence| last.since_ms > *since_ms || last.until_ms > *until_ms;
+                if *since_ms > line.at_ms || line.at_ms > *until_ms || last.is_some_and(told) {
+                    return Err(wrong("an absence is told when it ends, and one after the other".to_owned()));
+                }
+                *last = Some(Absence { since_ms: *since_ms, until_ms: *until_ms });
             }
             Happened::Seen(_)
             | Happened::Beat(_)
@@ -286,8 +312,8 @@ pub fn read(log: &str) -> Result<Vec<Line>, LogError> {
             | Happened::Ordered(_)
             | Happened::Hold(_)
             | Happened::Release => {
-                if !known.contains(&line.worker) {
-                    return Err(wrong(format!("no line `opens` for {} before it", line.worker)));
+                if !known.contains_key(&line.worker) {
+                    return Err(wrong(unopened(&line)));
                 }
             }
         }
@@ -329,6 +355,15 @@ mod tests {
             (r#"{"at_ms":6,"worker":"mars/agent","what":"time","x":1}"#, "unknown field"),
             (r#"{"at_ms":6,"at_ms":7,"worker":"mars/agent","what":"time"}"#, "duplicate"),
             (r#"{"at_ms":6,"worker":"../x","what":"time"}"#, "node name"),
+            (
+                r#"{"at_ms":6,"worker":"mars/agent","what":{"away":{"since_ms":7,"until_ms":9}}}"#,
+                "an absence is told when it ends",
+            ),
+            (
+                r#"{"at_ms":6,"worker":"mars/agent","what":{"away":{"since_ms":5,"until_ms":5}}}"#,
+                "an absence is told when it ends",
+            ),
+            (r#"{"at_ms":6,"worker":"mars/x","what":{"away":{"since_ms":5,"until_ms":9}}}"#, "mars/x"),
             (r#"{"at_ms":6,"worker":"mars/agent","what":"panic"}"#, "unknown variant"),
             (r#"{"at_ms":6,"worker":"mars/agent","what":{"beat":{"mark":-1}}}"#, "integer"),
             (r#"{"at_ms":6,"worker":"mars/agent","what":{"opens":{"care":{"grace":5}}}}"#, "unknown field"),

@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 use super::classify::{Health, Host, classify};
 use super::crowd::{Crowd, crowd};
 use super::decide::{Rungs, Terms, decide};
-use super::log::{Care, Happened, Line, Opening};
+use super::log::{Absence, Care, Happened, Line, Opening};
 use super::observation::Observation;
 use super::state::{Action, Event, Phase, WorkerState};
 use super::vitals::{Pulse, Sign, Signs};
@@ -162,7 +162,7 @@ impl Case {
                 *self = Self::new(*opening.clone());
                 return None;
             }
-            Happened::Time | Happened::Acted(_) => return None,
+            Happened::Away(_) | Happened::Time | Happened::Acted(_) => return None,
             Happened::Done(ending) => return Some(Event::Done(*ending)),
             Happened::Ordered(remedy) => return Some(Event::Ordered(*remedy)),
             Happened::Hold(hold) => return Some(Event::Hold((**hold).clone())),
@@ -221,6 +221,11 @@ fn play(lines: &[Line]) -> Result<Play, TooManyTurns> {
     let recorded = lines.iter().any(|line| matches!(line.what, Happened::Acted(_)));
     let mut play = Play { start, recorded, now: start, ..Play::default() };
     for line in lines {
+        if let Happened::Away(absence) = &line.what {
+            play.away.entry(line.worker.clone()).or_default().push(*absence);
+        }
+    }
+    for line in lines {
         play.until(line)?;
         play.now = line.at_ms;
         play.line(line)?;
@@ -236,6 +241,8 @@ struct Play {
     now: Moment,
     /// Whether a supervisor wrote the log, with what it did.
     recorded: bool,
+    /// When the supervisor was away, by worker: each absence ends no sooner than the one before.
+    away: BTreeMap<Target, Vec<Absence>>,
     turns: usize,
 }
 
@@ -264,7 +271,7 @@ impl Play {
     fn until(&mut self, next: &Line) -> Result<(), TooManyTurns> {
         loop {
             let due =
-                self.cases.iter().filter_map(|(name, played)| Some((played.case.wake(self.now)?, name)));
+                self.cases.iter().filter_map(|(name, played)| Some((self.due(name, &played.case)?, name)));
             let Some((at, name)) = due.min() else { return Ok(()) };
             let late = self.recorded && *name == next.worker && next.at_ms <= at + LATE;
             if at >= next.at_ms || late {
@@ -275,6 +282,21 @@ impl Play {
             self.now = at;
             self.look(&name);
         }
+    }
+
+    /// When a worker has to be looked at by itself. What comes due in an absence waits for its end.
+    fn due(&self, name: &Target, case: &Case) -> Option<Moment> {
+        let wake = case.wake(self.now).filter(|at| !self.is_away(name, *at));
+        let absences = self.away.get(name).map(Vec::as_slice).unwrap_or_default();
+        let next = absences.partition_point(|absence| absence.until_ms <= self.now);
+        wake.into_iter().chain(absences.get(next).map(|absence| absence.until_ms)).min()
+    }
+
+    /// Whether the supervisor was away then.
+    fn is_away(&self, name: &Target, at: Moment) -> bool {
+        let absences = self.away.get(name).map(Vec::as_slice).unwrap_or_default();
+        let begun = absences.partition_point(|absence| absence.since_ms <= at);
+        begun.checked_sub(1).and_then(|last| absences.get(last)).is_some_and(|last| at < last.until_ms)
     }
 
     fn line(&mut self, line: &Line) -> Result<(), TooManyTurns> {
@@ -307,6 +329,7 @@ impl Play {
             Happened::Ordered(remedy) => self.tell(name, Kind::Asked, format!("a {remedy} is ordered")),
             Happened::Release => self.tell(name, Kind::Asked, "it is released"),
             Happened::Hold(hold) => self.tell(name, Kind::Asked, words::hold(hold, now)),
+            Happened::Away(absence) => self.tell(name, Kind::Seen, words::absence(*absence, now)),
             Happened::Beat(_)
             | Happened::Flow(_)
             | Happened::Canary(_)
@@ -355,6 +378,9 @@ impl Play {
     }
 
     fn judge(&mut self, name: &Target, event: &Event) {
+        if let (true, Event::Seen { .. }) = (self.is_away(name, self.now), event) {
+            return;
+        }
         let others = crowd(self.cases.values().map(|played| &played.case.health));
         let now = self.now;
         let Some(played) = self.cases.get_mut(name) else { return };

@@ -77,6 +77,14 @@ impl Tape {
             chapter.happened.push((now, crowd, what));
             return;
         }
+        // Absences between which nothing happened are one: a host that stalls for long must not have all else forgotten.
+        if let Happened::Away(more) = &what
+            && let Some(chapter) = &mut self.now
+            && let Some((at, _, Happened::Away(last))) = chapter.happened.last_mut()
+        {
+            (*at, last.until_ms) = (now, more.until_ms);
+            return;
+        }
         if self.now.as_ref().is_none_or(|chapter| chapter.happened.len() >= CHAPTER) {
             let fresh = Chapter { at: now, crowd: self.crowd, known: known(), happened: Vec::new() };
             self.before = self.now.replace(Box::new(fresh));
@@ -154,6 +162,7 @@ impl Happened {
             Self::Opens(_)
             | Self::Seen(_)
             | Self::Host(_)
+            | Self::Away(_)
             | Self::Time
             | Self::Acted(_)
             | Self::Done(_)

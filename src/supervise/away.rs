@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::core::Core;
 use crate::journal::{Event as Kind, Priority, Record};
+use crate::judge::log::{Absence, Happened};
 use crate::vocabulary::{Moment, human};
 
 /// How much later than it meant to it must come back for that to count; a loaded host takes some tenths of it.
@@ -26,8 +27,11 @@ impl Core {
             human(away)
         );
         self.recorder.record(Record::local(Kind::Supervisor, Priority::Warning, self.me.as_str(), text));
-        self.catching_up = Some(now + CATCH_UP);
-        for worker in self.workers.values() {
+        let until = now + CATCH_UP;
+        self.catching_up = Some(until);
+        for worker in self.workers.values_mut() {
+            let absence = Absence { since_ms: before + meant, until_ms: until };
+            worker.note(Happened::Away(absence), self.host, now);
             self.systemd.look(&worker.spec.unit);
         }
         // Whoever has not listened has not heard them be silent.

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::judge::log::{MAX_LINE, read};
+use crate::judge::log::{Absence, MAX_LINE, read};
 use crate::judge::observation::{ActiveState, LoadState, StopCause, UnitSnapshot};
 use crate::judge::state::{Ending, Hold};
 use crate::judge::tape::{Known, Tape};
@@ -70,6 +70,8 @@ struct Recorder {
     tape: Tape,
     crowd: Crowd,
     now: Moment,
+    /// Until when it looks at everything again after an absence.
+    catching_up: Option<Moment>,
 }
 
 impl Recorder {
@@ -78,7 +80,18 @@ impl Recorder {
         self.tape.note(what, self.now, || Known { host, seen, signs, state });
     }
 
+    fn stall(&mut self, ms: u64) {
+        let since_ms = self.now;
+        self.now = self.now + Duration::from_millis(ms);
+        let until_ms = self.now + Duration::from_secs(2);
+        self.catching_up = Some(until_ms);
+        self.note(Happened::Away(Absence { since_ms, until_ms }));
+    }
+
     fn decide(&mut self, event: &Event) {
+        if let (Some(_), Event::Seen { .. }) = (self.catching_up, event) {
+            return;
+        }
         let Case { host, seen, signs, state, .. } = self.case.clone();
         self.tape.crowd(self.crowd, self.now, || Known { host, seen, signs, state });
         let before = self.case.clone();
@@ -105,7 +118,18 @@ impl Recorder {
 
     fn pass(&mut self, ms: u64) {
         let until = self.now + Duration::from_millis(ms);
-        while let Some(at) = self.case.wake(self.now).filter(|at| *at < until) {
+        loop {
+            let at = match self.catching_up {
+                Some(at) if at <= until => {
+                    self.catching_up = None;
+                    at
+                }
+                Some(_) => break,
+                None => match self.case.wake(self.now).filter(|at| *at < until) {
+                    Some(at) => at,
+                    None => break,
+                },
+            };
             self.now = at;
             self.look();
         }
@@ -137,13 +161,18 @@ proptest! {
 
     #[test]
     fn a_replay_ends_where_the_supervisor_ended(
-        steps in prop::collection::vec((0u64..12_000, happened(), 0usize..7), 1..160),
+        steps in prop::collection::vec((0u64..12_000, happened(), 0usize..7, 0u64..40_000), 1..160),
     ) {
         let opening = Opening { care: care(), ..Opening::default() };
         let case = Case::new(opening);
-        let mut recorder = Recorder { case, tape: Tape::default(), crowd: Crowd::default(), now: START };
-        for (pass, what, dead) in steps {
+        let (tape, crowd) = (Tape::default(), Crowd::default());
+        let mut recorder = Recorder { case, tape, crowd, now: START, catching_up: None };
+        for (pass, what, dead, stall) in steps {
             recorder.pass(pass);
+            // One time in eight.
+            if let Some(ms) = stall.checked_sub(35_000) {
+                recorder.stall(ms);
+            }
             recorder.crowd = Crowd { dead, brake: dead == 6 };
             recorder.happen(what);
         }

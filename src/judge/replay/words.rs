@@ -3,6 +3,7 @@
 use std::mem::discriminant;
 
 use crate::judge::classify::{Health, Host};
+use crate::judge::log::Absence;
 use crate::judge::observation::{Observation, StopCause, UnitSnapshot};
 use crate::judge::state::{Ending, Hold, Phase, Say, Wait};
 use crate::judge::vitals::Pulse;
@@ -52,6 +53,14 @@ pub(super) fn host(host: Host) -> String {
         Host::Stopping => "the host shuts down",
     }
     .to_owned()
+}
+
+pub(super) fn absence(absence: Absence, now: Moment) -> String {
+    format!(
+        "the supervisor was away for {}; it decides nothing for {}",
+        human(now.since(absence.since_ms)),
+        human(absence.until_ms.since(now))
+    )
 }
 
 pub(super) fn pulse(what: &str, pulse: &Pulse) -> String {
