@@ -286,3 +286,6 @@ async fn last_lines(units: Vec<(usize, UnitName)>) -> Vec<(usize, Reading)> {
     }
     readings
 }
+
+#[cfg(test)]
+mod tests;

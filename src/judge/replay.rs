@@ -273,7 +273,9 @@ impl Play {
             let due =
                 self.cases.iter().filter_map(|(name, played)| Some((self.due(name, &played.case)?, name)));
             let Some((at, name)) = due.min() else { return Ok(()) };
-            let late = self.recorded && *name == next.worker && next.at_ms <= at + LATE;
+            // Who was away had done by then what was due before.
+            let away = matches!(next.what, Happened::Away(_));
+            let late = self.recorded && !away && *name == next.worker && next.at_ms <= at + LATE;
             if at >= next.at_ms || late {
                 return Ok(());
             }
@@ -329,7 +331,10 @@ impl Play {
             Happened::Ordered(remedy) => self.tell(name, Kind::Asked, format!("a {remedy} is ordered")),
             Happened::Release => self.tell(name, Kind::Asked, "it is released"),
             Happened::Hold(hold) => self.tell(name, Kind::Asked, words::hold(hold, now)),
-            Happened::Away(absence) => self.tell(name, Kind::Seen, words::absence(*absence, now)),
+            Happened::Away(absence) => {
+                self.tell(name, Kind::Seen, words::absence(*absence, now));
+                return Ok(());
+            }
             Happened::Beat(_)
             | Happened::Flow(_)
             | Happened::Canary(_)
@@ -449,3 +454,6 @@ impl Play {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@
 
 use super::classify::Host;
 use super::crowd::Crowd;
-use super::log::{Care, Happened, Line, Opening};
+use super::log::{Absence, Care, Happened, Line, Opening};
 use super::observation::Observation;
 use super::state::WorkerState;
 use super::vitals::{Reading, Sign, Signs};
@@ -35,6 +35,8 @@ pub struct Tape {
     before: Option<Box<Chapter>>,
     now: Option<Box<Chapter>>,
     crowd: Crowd,
+    /// The last absence of the supervisor.
+    away: Option<Absence>,
     /// How many readings in a row said the same, by sign.
     rows: [Row; 3],
 }
@@ -53,6 +55,9 @@ struct Row {
     mark: Option<u64>,
     says: Says,
     length: usize,
+    /// The marks of the last reading on the tape and of the one before it.
+    last: Option<u64>,
+    before: Option<u64>,
 }
 
 /// What readings can say for long.
@@ -78,6 +83,9 @@ impl Tape {
             return;
         }
         // Absences between which nothing happened are one: a host that stalls for long must not have all else forgotten.
+        if let Happened::Away(more) = &what {
+            self.away = Some(*more);
+        }
         if let Happened::Away(more) = &what
             && let Some(chapter) = &mut self.now
             && let Some((at, _, Happened::Away(last))) = chapter.happened.last_mut()
@@ -86,7 +94,10 @@ impl Tape {
             return;
         }
         if self.now.as_ref().is_none_or(|chapter| chapter.happened.len() >= CHAPTER) {
-            let fresh = Chapter { at: now, crowd: self.crowd, known: known(), happened: Vec::new() };
+            // One that goes on is told again, since the chapter that told it may be dropped before it ends.
+            let away = self.away.filter(|away| now < away.until_ms && !matches!(what, Happened::Away(_)));
+            let happened = away.map(|away| (now, None, Happened::Away(away))).into_iter().collect();
+            let fresh = Chapter { at: now, crowd: self.crowd, known: known(), happened };
             self.before = self.now.replace(Box::new(fresh));
         }
         if let Some(chapter) = &mut self.now {
@@ -94,9 +105,12 @@ impl Tape {
         }
     }
 
-    /// Takes down that time alone is about to change something, unless something else has just happened as well.
+    /// Takes down that time alone is about to change something, unless something else has just happened as well. A reading may
+    /// be taken back when the next one says the same.
     pub fn time(&mut self, now: Moment, known: impl FnOnce() -> Known) {
-        let fresh = |chapter: &Chapter| chapter.happened.last().is_some_and(|(at, _, _)| *at == now);
+        let fresh = |chapter: &Chapter| {
+            chapter.happened.last().is_some_and(|(at, _, what)| *at == now && what.reading().is_none())
+        };
         if !self.now.as_deref().is_some_and(fresh) {
             self.note(Happened::Time, now, known);
         }
@@ -148,7 +162,17 @@ impl Tape {
         };
         row.length = if says == row.says && says != Says::Else { row.length.saturating_add(1) } else { 1 };
         row.says = says;
-        row.length > 2
+        let mark = match reading {
+            Reading::Mark(mark) => Some(*mark),
+            Reading::Moving | Reading::Failed(_) | Reading::Silent(_) => None,
+        };
+        // A mark that comes back to what it was before would look, without the one between, as if it had not moved.
+        let repeats = row.length > 2 && (mark.is_none() || mark != row.before);
+        if !repeats {
+            row.before = row.last;
+        }
+        row.last = mark;
+        repeats
     }
 }
 

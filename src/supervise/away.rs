@@ -30,7 +30,9 @@ impl Core {
         let until = now + CATCH_UP;
         self.catching_up = Some(until);
         for worker in self.workers.values_mut() {
-            let absence = Absence { since_ms: before + meant, until_ms: until };
+            // What was decided when it went to sleep was decided.
+            let since_ms = before + meant.max(Duration::from_millis(1));
+            let absence = Absence { since_ms, until_ms: until };
             worker.note(Happened::Away(absence), self.host, now);
             self.systemd.look(&worker.spec.unit);
         }

@@ -167,7 +167,7 @@ fn what_only_a_watcher_sees_to_be_in_vain_is_followed_by_a_relaunch(lab: &Lab) {
     let (run, before) = (lab.run_of("inbox.service"), acts(lab, "inbox").len());
     lab.lose("mars", &["meta skuid 0 ip daddr 192.0.2.40 tcp dport 6379".to_owned()], &[]);
     lab.sh("ai-core", "redis-cli LPUSH agent:inbox 1");
-    lab.new_run("mars", "inbox.service", &run, 60 * SECOND);
+    lab.new_run("mars", "inbox.service", &run, 120 * SECOND);
     lab.find_again("mars");
     lab.sh("ai-core", "redis-cli DEL agent:inbox");
     is(lab, "ai-core", "inbox", "healthy");
