@@ -17,6 +17,7 @@ mod executable;
 mod fleet;
 mod journal;
 mod lane;
+mod orphans;
 mod queue;
 mod redis_server;
 mod replay;
