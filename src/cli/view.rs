@@ -115,29 +115,14 @@ impl View {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::BlastRadius;
 
     fn worker(node: &str, name: &str, class: Class) -> WorkerReport {
         WorkerReport {
-            node: node.parse().unwrap(),
-            worker: name.parse().unwrap(),
             unit: "x.service".parse().unwrap(),
-            blast_radius: BlastRadius::Normal,
-            class,
-            why: String::new(),
             for_ms: 1_000,
-            invocation: None,
-            doing: String::new(),
             due_in_ms: Some(5_000),
-            last_act: None,
             last_act_ms: Some(0),
-            held_for_ms: None,
-            quarantined: false,
-            left_to_peers: false,
-            startable: true,
-            lane: None,
-            drill: None,
-            rehearsed: Vec::new(),
+            ..WorkerReport::plain(node, name, class)
         }
     }
 

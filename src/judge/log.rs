@@ -293,13 +293,15 @@ pub fn read(log: &str) -> Result<Vec<Line>, LogError> {
                     return Err(wrong(format!("a log is about at most {MAX_WORKERS} workers")));
                 }
             }
-            Happened::Away(Absence { since_ms, until_ms }) => {
+            Happened::Away(absence) => {
                 let Some(last) = known.get_mut(&line.worker) else { return Err(wrong(unopened(&line))) };
-                let told = |last: Absence| last.since_ms > *since_ms || last.until_ms > *until_ms;
-                if *since_ms > line.at_ms || line.at_ms > *until_ms || last.is_some_and(told) {
+                let told =
+                    |last: Absence| last.since_ms > absence.since_ms || last.until_ms > absence.until_ms;
+                let over = absence.since_ms > line.at_ms || line.at_ms > absence.until_ms;
+                if over || last.is_some_and(told) {
                     return Err(wrong("an absence is told when it ends, and one after the other".to_owned()));
                 }
-                *last = Some(Absence { since_ms: *since_ms, until_ms: *until_ms });
+                *last = Some(*absence);
             }
             Happened::Seen(_)
             | Happened::Beat(_)

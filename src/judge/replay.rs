@@ -289,14 +289,18 @@ impl Play {
     /// When a worker has to be looked at by itself. What comes due in an absence waits for its end.
     fn due(&self, name: &Target, case: &Case) -> Option<Moment> {
         let wake = case.wake(self.now).filter(|at| !self.is_away(name, *at));
-        let absences = self.away.get(name).map(Vec::as_slice).unwrap_or_default();
+        let absences = self.absences(name);
         let next = absences.partition_point(|absence| absence.until_ms <= self.now);
         wake.into_iter().chain(absences.get(next).map(|absence| absence.until_ms)).min()
     }
 
+    fn absences(&self, name: &Target) -> &[Absence] {
+        self.away.get(name).map(Vec::as_slice).unwrap_or_default()
+    }
+
     /// Whether the supervisor was away then.
     fn is_away(&self, name: &Target, at: Moment) -> bool {
-        let absences = self.away.get(name).map(Vec::as_slice).unwrap_or_default();
+        let absences = self.absences(name);
         let begun = absences.partition_point(|absence| absence.since_ms <= at);
         begun.checked_sub(1).and_then(|last| absences.get(last)).is_some_and(|last| at < last.until_ms)
     }
@@ -383,7 +387,7 @@ impl Play {
     }
 
     fn judge(&mut self, name: &Target, event: &Event) {
-        if let (true, Event::Seen { .. }) = (self.is_away(name, self.now), event) {
+        if matches!(event, Event::Seen { .. }) && self.is_away(name, self.now) {
             return;
         }
         let others = crowd(self.cases.values().map(|played| &played.case.health));

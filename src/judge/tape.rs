@@ -85,13 +85,11 @@ impl Tape {
         // Absences between which nothing happened are one: a host that stalls for long must not have all else forgotten.
         if let Happened::Away(more) = &what {
             self.away = Some(*more);
-        }
-        if let Happened::Away(more) = &what
-            && let Some(chapter) = &mut self.now
-            && let Some((at, _, Happened::Away(last))) = chapter.happened.last_mut()
-        {
-            (*at, last.until_ms) = (now, more.until_ms);
-            return;
+            let last = self.now.as_mut().and_then(|chapter| chapter.happened.last_mut());
+            if let Some((at, _, Happened::Away(last))) = last {
+                (*at, last.until_ms) = (now, more.until_ms);
+                return;
+            }
         }
         if self.now.as_ref().is_none_or(|chapter| chapter.happened.len() >= CHAPTER) {
             // One that goes on is told again, since the chapter that told it may be dropped before it ends.

@@ -22,25 +22,10 @@ fn server() -> Hello {
 
 fn worker(node: &str, name: &str, unit: &str, class: Class) -> WorkerReport {
     WorkerReport {
-        node: node.parse().unwrap(),
-        worker: name.parse().unwrap(),
         unit: unit.parse().unwrap(),
-        blast_radius: BlastRadius::Normal,
-        class,
-        why: String::new(),
         for_ms: 11_400_000,
         invocation: Some(InvocationId::from_bytes([0x77; 16])),
-        doing: String::new(),
-        due_in_ms: None,
-        last_act: None,
-        last_act_ms: None,
-        held_for_ms: None,
-        quarantined: false,
-        left_to_peers: false,
-        startable: true,
-        lane: None,
-        drill: None,
-        rehearsed: Vec::new(),
+        ..WorkerReport::plain(node, name, class)
     }
 }
 

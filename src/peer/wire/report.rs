@@ -272,3 +272,31 @@ impl WorkerReport {
         Duration::from_millis(self.for_ms)
     }
 }
+
+#[cfg(test)]
+impl WorkerReport {
+    /// A worker that is up or down and of which there is nothing else to say.
+    pub(crate) fn plain(node: &str, name: &str, class: Class) -> Self {
+        Self {
+            node: node.parse().unwrap(),
+            worker: name.parse().unwrap(),
+            unit: format!("{name}.service").parse().unwrap(),
+            blast_radius: BlastRadius::Normal,
+            class,
+            why: String::new(),
+            for_ms: 0,
+            invocation: None,
+            doing: String::new(),
+            due_in_ms: None,
+            last_act: None,
+            last_act_ms: None,
+            held_for_ms: None,
+            quarantined: false,
+            left_to_peers: false,
+            startable: true,
+            lane: None,
+            drill: None,
+            rehearsed: Vec::new(),
+        }
+    }
+}

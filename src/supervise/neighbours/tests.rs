@@ -42,25 +42,11 @@ fn agent() -> Target {
 
 fn report(class: Class, acted: Option<u64>) -> WorkerReport {
     WorkerReport {
-        node: agent().node,
-        worker: agent().worker,
-        unit: "agent.service".parse().unwrap(),
-        blast_radius: crate::fleet::BlastRadius::Normal,
-        class,
         why: "running".to_owned(),
-        for_ms: 0,
         invocation: Some(InvocationId::from_bytes([1; 16])),
-        doing: String::new(),
-        due_in_ms: None,
         last_act: acted.map(|_| "repipe carried out".to_owned()),
         last_act_ms: acted,
-        held_for_ms: None,
-        quarantined: false,
-        left_to_peers: false,
-        startable: true,
-        lane: None,
-        drill: None,
-        rehearsed: Vec::new(),
+        ..WorkerReport::plain("mars", "agent", class)
     }
 }
 
