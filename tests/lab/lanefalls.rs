@@ -202,7 +202,7 @@ fn without_redis_there_is_one_cause_and_nobody_acts(lab: &Lab) {
 /// Only the supervisor's way to Redis is cut, so that it is blind, and the lane is deaf.
 fn what_its_own_node_cannot_see_is_seen_from_outside(lab: &Lab) {
     let fall = |lab: &Lab| {
-        lab.lose("mars", &["meta skuid 0 ip daddr 192.0.2.40 tcp dport 6379".to_owned()], &[]);
+        lab.hide_redis_from_root("mars");
         seen(lab, "mars", "write", "unknown");
         deafen(lab);
         let began = monotonic_us();

@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use crate::falls::open_redis;
 use crate::harness::{Lab, SOON, repo, wait};
 
 /// What `mars` can besides what is shipped. A write that ends when somebody opens the gate costs no processor meanwhile.
@@ -27,10 +28,7 @@ const MORE: &str = r#"
 /// `mars`, such as `, repair_by: peer`.
 pub(crate) fn house(name: &'static str, more: &str) -> Lab {
     let lab = Lab::boot(name, &["mars", "ai-core"]);
-    lab.sh(
-        "ai-core",
-        "printf '%s\\n' 'bind 0.0.0.0' 'protected-mode no' 'save \"\"' >>/etc/redis/redis.conf; systemctl start redis-server",
-    );
+    open_redis(&lab);
     lab.install();
     let key = lab.sh("ai-core", "keyholder key generate --task");
     let shipped = |node: &str| {

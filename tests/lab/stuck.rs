@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use crate::falls::open_redis;
 use crate::harness::{Lab, SOON, service, wait};
 use crate::scene::{SECOND, all_along, house};
 
@@ -73,10 +74,7 @@ fn each_way_to_be_of_no_use_is_found_and_gets_its_own_remedy_and_nobody_else_is_
         &units,
         "sleeper: { unit: sleeper.service, repair_by: nobody }",
     );
-    lab.sh(
-        "ai-core",
-        "printf '%s\\n' 'bind 0.0.0.0' 'protected-mode no' 'save \"\"' >>/etc/redis/redis.conf; systemctl start redis-server",
-    );
+    open_redis(&lab);
     for (path, body) in [("loop", LOOP), ("pipe", PIPE)] {
         lab.write("mars", &format!("/usr/local/bin/{path}"), body);
         lab.sh("mars", &format!("chmod 755 /usr/local/bin/{path}"));
@@ -165,7 +163,7 @@ fn each_way_to_be_of_no_use_is_found_and_gets_its_own_remedy_and_nobody_else_is_
 /// Neither mars nor the pipe reaches Redis: work waits, mars cannot see it, and a new pipe changes nothing.
 fn what_only_a_watcher_sees_to_be_in_vain_is_followed_by_a_relaunch(lab: &Lab) {
     let (run, before) = (lab.run_of("inbox.service"), acts(lab, "inbox").len());
-    lab.lose("mars", &["meta skuid 0 ip daddr 192.0.2.40 tcp dport 6379".to_owned()], &[]);
+    lab.hide_redis_from_root("mars");
     lab.sh("ai-core", "redis-cli LPUSH agent:inbox 1");
     lab.new_run("mars", "inbox.service", &run, 120 * SECOND);
     lab.find_again("mars");
