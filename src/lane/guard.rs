@@ -5,17 +5,11 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
 
 use nix::sys::prctl;
-use tokio::process::Command;
-use tokio::time::timeout;
 
-use crate::catalog::{Arg, Catalog, Mode};
-
-const SUDO: &str = "/usr/bin/sudo";
-/// How long `sudo` may think: with a name service that hangs it takes long.
-const SUDO_DEADLINE: Duration = Duration::from_secs(10);
+use super::sudo;
+use crate::catalog::{Arg, Catalog, Mode, sudoers::USER};
 
 /// The lane must not run as it is; starting it again changes nothing.
 #[derive(Debug, thiserror::Error)]
@@ -40,9 +34,15 @@ pub enum GuardError {
          directive that implies it"
     )]
     CannotGain,
-    /// `sudo` says no.
+    /// `sudo` knows no line for this lane's user.
     #[error(
         "the catalog uses sudo, and `sudo -n -l` fails ({0}); install the lines of `keyholder catalog sudoers`"
+    )]
+    NoSudoLines(String),
+    /// `sudo` fails for another reason.
+    #[error(
+        "the catalog uses sudo, and `sudo -n -l` fails ({0}); fix that and start the lane again. The same question by hand: \
+         runuser -u {USER} -- sudo -n -l"
     )]
     Sudo(String),
 }
@@ -69,7 +69,7 @@ pub(super) async fn rights(lane: Mode, catalog: &Catalog) -> Result<(), GuardErr
         Mode::Read => Err(GuardError::CanGain),
         Mode::Write if !uses_sudo(catalog) => Ok(()),
         Mode::Write if cannot_gain != Some(false) => Err(GuardError::CannotGain),
-        Mode::Write => sudo().await,
+        Mode::Write => sudo::allowed().await,
     }
 }
 
@@ -77,23 +77,6 @@ fn uses_sudo(catalog: &Catalog) -> bool {
     catalog.actions.values().any(
         |action| matches!(action.argv.first(), Some(Arg::Literal(program)) if program.ends_with("/sudo")),
     )
-}
-
-async fn sudo() -> Result<(), GuardError> {
-    let list = Command::new(SUDO)
-        .args(["-n", "-l"])
-        .env_clear()
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .status();
-    match timeout(SUDO_DEADLINE, list).await {
-        Ok(Ok(status)) if status.success() => Ok(()),
-        Ok(Ok(status)) => Err(GuardError::Sudo(status.to_string())),
-        Ok(Err(error)) => Err(GuardError::Sudo(format!("{SUDO}: {error}"))),
-        Err(_) => Err(GuardError::Sudo(format!("no answer within {SUDO_DEADLINE:?}"))),
-    }
 }
 
 /// A lock that a command of the write lane holds for as long as it or anything it started lives, even if the lane dies:
@@ -158,6 +141,8 @@ fn gone(result: io::Result<()>) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

@@ -18,6 +18,7 @@ mod shared;
 mod sign;
 mod signer;
 mod status;
+mod sudo;
 mod task;
 mod worker;
 
