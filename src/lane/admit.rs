@@ -57,7 +57,7 @@ pub struct Admitted {
 /// A task that is not run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// Its id, if it has one of its own that can be read.
+    /// Its id, if it is used up by this refusal ([`RefusalCode::consumes_id`]).
     pub id: Option<String>,
     /// What it asked for, if that can be read; made printable and cut.
     pub action: Option<String>,
@@ -83,7 +83,7 @@ pub fn admit<E>(
         Err(refusal) => return Ok(Err(Refused { id: None, action: None, issued_ms: 0, refusal })),
     };
     let refused = |task: Task, refusal: Refusal| Refused {
-        id: (refusal.code != RefusalCode::Replayed).then_some(task.id),
+        id: refusal.code.consumes_id().then_some(task.id),
         action: Some(clipped(&printable(&task.action), 80).into_owned()),
         issued_ms,
         refusal,

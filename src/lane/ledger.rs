@@ -13,6 +13,8 @@ use std::time::Duration;
 use ring::rand::{SecureRandom, SystemRandom};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use super::seal::Seals;
+
 /// How many tasks are remembered. A task that was issued before the newest forgotten one is refused as expired, so that
 /// forgetting never makes a replay possible; with less than a task a second that is more than a day.
 const REMEMBERED: u32 = 100_000;
@@ -125,6 +127,7 @@ pub(super) struct Ledger {
     conn: Connection,
     path: PathBuf,
     id: String,
+    seals: Seals,
     /// Whether commits wait for the disk at present.
     full: Cell<bool>,
     forgotten_ms: Cell<i64>,
@@ -180,6 +183,7 @@ impl Ledger {
         Ok(Self {
             conn,
             path,
+            seals: Seals::of(&id),
             id,
             full: Cell::new(false),
             forgotten_ms: Cell::new(forgotten_ms),
@@ -191,6 +195,11 @@ impl Ledger {
     /// A random name that this ledger was given once.
     pub(super) fn id(&self) -> &str {
         &self.id
+    }
+
+    /// What this ledger's lane seals its answers with.
+    pub(super) fn seals(&self) -> &Seals {
+        &self.seals
     }
 
     fn wrong(&self, source: rusqlite::Error) -> LedgerError {

@@ -13,6 +13,7 @@ mod refusal;
 mod result;
 mod run;
 mod says;
+mod seal;
 mod serve;
 mod shared;
 mod sign;

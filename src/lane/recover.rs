@@ -4,10 +4,13 @@ use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 
+use super::admit::{Admitted, Refused};
 use super::ledger::{Begun, Known};
 use super::refusal::{Refusal, RefusalCode};
 use super::result::{Status, TaskResult};
+use super::serve::{judge, refuse};
 use super::shared::{Shared, Trouble, hash_of};
+use super::task::canary;
 use crate::queue::{Desk, Piece};
 
 /// How often a task that may be run again is begun before it is given up.
@@ -34,15 +37,20 @@ pub struct Mark {
     pub at: String,
 }
 
-impl Mark {
-    fn begun(self) -> Begun {
-        let Self { id, action, issued_ms, again, attempts, .. } = self;
-        Begun { id, action, issued_ms, again, attempts }
+/// How often another lane began the task, by its mark: the only thing that a mark is believed for, because whoever can write to
+/// Redis can write marks. Identity, action and date of a task come from its own verified bytes.
+fn attempts(mark: &[u8], us: &str) -> u32 {
+    match serde_json::from_slice::<Mark>(mark) {
+        // Of our own marks the ledger knows better: it takes back what was not run after all.
+        Ok(mark) if mark.owner == us => 0,
+        Ok(mark) => mark.attempts.min(ATTEMPTS),
+        // It says that the task was begun and nothing else.
+        Err(_) => 1,
     }
 }
 
 /// What is to become of a task that is in flight and that nobody runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum Fate {
     /// It was answered: publish that.
     Publish {
@@ -53,11 +61,18 @@ pub(super) enum Fate {
     },
     /// It was never begun, or may be begun again.
     Again,
-    /// It was begun and must not be begun again.
+    /// Another lane began it, and it may be begun again: those attempts count here as well.
+    AgainAfter(Begun),
+    /// It was begun here and must not be begun again.
     Interrupted(Begun),
+    /// Another lane began it, and it must not be begun again.
+    InterruptedElsewhere(Begun),
+    /// Nothing in it can be believed, whatever its mark says.
+    Refused(Refused),
 }
 
-/// Decides that. `mark` is asked of Redis only if the ledger knows nothing.
+/// Decides that. Only if the ledger knows nothing, `elsewhere` counts, how often another lane began it; if that is not 0,
+/// `verdict` is what a fresh claim of the same bytes comes to, signature included.
 ///
 /// Where a SIGKILL finds a task, and what the next lane makes of it:
 ///
@@ -74,18 +89,27 @@ pub(super) enum Fate {
 ///
 /// The second line is why [`ATTEMPTS`] is not a strict bound for reads without a rate: the ledger is written while the command
 /// starts, some tenths of a millisecond. Nothing depends on how often they run.
-pub(super) fn fate(known: Known, mark: Option<&Mark>, us: &str) -> Fate {
-    let begun = |begun: Begun| {
-        if begun.again && begun.attempts < ATTEMPTS { Fate::Again } else { Fate::Interrupted(begun) }
-    };
-    match known {
-        Known::Finished { id, result } => Fate::Publish { id, result },
-        Known::Begun(known) => begun(known),
-        Known::Never => match mark {
-            // Of our own marks the ledger knows better: it takes back what was not run after all.
-            Some(mark) if mark.owner != us => begun(mark.clone().begun()),
-            Some(_) | None => Fate::Again,
-        },
+pub(super) fn fate(known: Known, elsewhere: u32, verdict: Option<Result<Admitted, Refused>>) -> Fate {
+    match (known, verdict) {
+        (Known::Finished { id, result }, _) => Fate::Publish { id, result },
+        (Known::Begun(begun), _) if begun.again && begun.attempts < ATTEMPTS => Fate::Again,
+        (Known::Begun(begun), _) => Fate::Interrupted(begun),
+        // The queue's other end is where it is read and judged.
+        (Known::Never, None) => Fate::Again,
+        (Known::Never, Some(Ok(Admitted { task, issued_ms, again, .. }))) => {
+            let begun = Begun { id: task.id, action: task.action, issued_ms, again, attempts: elsewhere };
+            if again && elsewhere < ATTEMPTS {
+                Fate::AgainAfter(begun)
+            } else {
+                Fate::InterruptedElsewhere(begun)
+            }
+        }
+        // The other lane may have begun it before its time was over or its catalog changed: "not run" would not be true.
+        (Known::Never, Some(Err(Refused { id: Some(id), action, issued_ms, .. }))) => {
+            let action = action.unwrap_or_default();
+            Fate::InterruptedElsewhere(Begun { id, action, issued_ms, again: false, attempts: elsewhere })
+        }
+        (Known::Never, Some(Err(refused @ Refused { id: None, .. }))) => Fate::Refused(refused),
     }
 }
 
@@ -133,16 +157,14 @@ pub(super) async fn recover(shared: &Rc<Shared>, desk: &Desk) -> Result<(), Trou
 async fn take_over(shared: &Rc<Shared>, desk: &Desk) -> Result<(), Trouble> {
     for (hash, id, action) in shared.ledger.unanswered()? {
         shared.passed();
-        let Some(json) = desk.result(&id).await? else { continue };
-        // Whoever can write to Redis can write anything there: not what is another's.
-        let Ok(result) = serde_json::from_slice::<TaskResult>(&json) else { continue };
-        let ours = result.id == id
-            && result.action.as_deref() == Some(&*action)
-            && result.node == *shared.node()
-            && result.lane == shared.lane();
-        if ours {
-            let begun = Begun { id, action, issued_ms: 0, again: true, attempts: 0 };
-            shared.ledger.finish(&hash, &begun, &shared.json(&result))?;
+        let Some((json, seal)) = desk.sealed(&id).await? else { continue };
+        // Whoever can write to Redis can write any answer there. Only what this ledger sealed for these bytes is believed.
+        if !shared.ledger.seals().is_of(&hash, &json, &seal) {
+            continue;
+        }
+        let begun = Begun { id, action, issued_ms: 0, again: true, attempts: 0 };
+        if let Ok(json) = String::from_utf8(json) {
+            shared.ledger.finish(&hash, &begun, &json)?;
         }
     }
     Ok(())
@@ -150,24 +172,27 @@ async fn take_over(shared: &Rc<Shared>, desk: &Desk) -> Result<(), Trouble> {
 
 async fn settle(shared: &Rc<Shared>, desk: &Desk, piece: Piece<'_>) -> Result<(), Trouble> {
     let known = shared.ledger.known(piece.hash)?;
-    let mark = match &known {
-        Known::Never => desk.mark(piece.hash).await?.map(|mark| read(&mark, piece.hash)),
-        Known::Begun(_) | Known::Finished { .. } => None,
+    let elsewhere = match &known {
+        Known::Never if canary(piece.raw).is_none() => {
+            desk.mark(piece.hash).await?.map_or(0, |mark| attempts(&mark, &shared.owner.id))
+        }
+        Known::Never | Known::Begun(_) | Known::Finished { .. } => 0,
     };
-    match fate(known, mark.as_ref(), &shared.owner.id) {
+    let verdict = if elsewhere > 0 { Some(judge(shared, piece)?) } else { None };
+    match fate(known, elsewhere, verdict) {
         Fate::Publish { id, result } => {
             let result = result.unwrap_or_else(|| forgotten(shared, &id));
             desk.finish(piece, &id, Some(&result), None).await?;
             shared.published(piece.hash)?;
         }
-        Fate::Again => {
-            if let Some(mark) = mark.filter(|mark| mark.owner != shared.owner.id) {
-                // Its attempts count here as well.
-                shared.ledger.begin(piece.hash, &mark.begun(), shared.now_ms())?;
-            }
+        Fate::Again => drop(desk.put_back(piece).await?),
+        Fate::AgainAfter(begun) => {
+            shared.ledger.begin(piece.hash, &begun, shared.now_ms())?;
             desk.put_back(piece).await?;
         }
-        Fate::Interrupted(begun) => interrupted(shared, desk, piece, &begun).await?,
+        Fate::Interrupted(begun) => interrupted(shared, desk, piece, &begun, HERE).await?,
+        Fate::InterruptedElsewhere(begun) => interrupted(shared, desk, piece, &begun, ELSEWHERE).await?,
+        Fate::Refused(refused) => refuse(shared, desk, piece, refused).await?,
     }
     Ok(())
 }
@@ -181,19 +206,11 @@ pub(super) fn forgotten(shared: &Rc<Shared>, id: &str) -> String {
     })
 }
 
-/// A mark that cannot be read says that the task was begun and nothing else: then it must not be run.
-fn read(mark: &[u8], hash: &str) -> Mark {
-    serde_json::from_slice(mark).unwrap_or_else(|_| Mark {
-        owner: String::new(),
-        place: String::new(),
-        id: format!("sha256:{hash}"),
-        action: "?".to_owned(),
-        issued_ms: 0,
-        again: false,
-        attempts: 1,
-        at: String::new(),
-    })
-}
+/// Why a task that must not run twice is interrupted.
+pub(super) const HERE: &str =
+    "the lane died while it ran; what it had done by then is not known, and it is not run twice";
+const ELSEWHERE: &str = "a mark in Redis says that another lane began it; what that lane has done is not known, and it is not run \
+                         twice";
 
 /// Answers a task that was begun, never finished and must not run again.
 pub(super) async fn interrupted(
@@ -201,12 +218,12 @@ pub(super) async fn interrupted(
     desk: &Desk,
     piece: Piece<'_>,
     begun: &Begun,
+    why: &str,
 ) -> Result<(), Trouble> {
     let note = if begun.again {
         format!("it was begun {} times and its lane died each time; it is not tried again", begun.attempts)
     } else {
-        "the lane died while it ran; what it had done by then is not known, and it is not run twice"
-            .to_owned()
+        why.to_owned()
     };
     let dead = begun.again.then(|| shared.dead(piece, "interrupted", &note));
     let result = TaskResult {
@@ -224,44 +241,63 @@ pub(super) async fn interrupted(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
     use super::*;
+    use crate::lane::Task;
 
     fn begun(again: bool, attempts: u32) -> Begun {
         Begun { id: "1".to_owned(), action: "a".to_owned(), issued_ms: 0, again, attempts }
     }
 
-    fn mark(owner: &str, again: bool, attempts: u32) -> Mark {
-        Mark {
-            owner: owner.to_owned(),
-            place: String::new(),
+    fn mark(owner: &str, attempts: u32) -> Vec<u8> {
+        let (id, action) = ("another".to_owned(), "another".to_owned());
+        let (place, at) = (String::new(), String::new());
+        let owner = owner.to_owned();
+        let mark = Mark { owner, place, id, action, issued_ms: 9, again: true, attempts, at };
+        serde_json::to_vec(&mark).unwrap()
+    }
+
+    fn admitted(again: bool) -> Admitted {
+        let task = Task {
             id: "1".to_owned(),
             action: "a".to_owned(),
-            issued_ms: 0,
-            again,
-            attempts,
-            at: String::new(),
-        }
+            params: BTreeMap::new(),
+            by: String::new(),
+            issued_at: String::new(),
+        };
+        let timeout = Duration::from_secs(1);
+        Admitted { task, issued_ms: 0, argv: Vec::new(), timeout, again, free: false }
+    }
+
+    fn refused(id: Option<&str>) -> Refused {
+        let refusal = Refusal::new(RefusalCode::Expired, "x");
+        Refused { id: id.map(str::to_owned), action: Some("a".to_owned()), issued_ms: 0, refusal }
     }
 
     #[test]
     fn what_must_not_run_twice_is_not_put_back() {
-        assert_eq!(fate(Known::Begun(begun(false, 1)), None, "us"), Fate::Interrupted(begun(false, 1)));
-        assert_eq!(fate(Known::Begun(begun(true, 2)), None, "us"), Fate::Again);
-        assert_eq!(fate(Known::Begun(begun(true, 3)), None, "us"), Fate::Interrupted(begun(true, 3)));
-        assert_eq!(fate(Known::Never, None, "us"), Fate::Again);
+        assert_eq!(fate(Known::Begun(begun(false, 1)), 0, None), Fate::Interrupted(begun(false, 1)));
+        assert_eq!(fate(Known::Begun(begun(true, 2)), 0, None), Fate::Again);
+        assert_eq!(fate(Known::Begun(begun(true, 3)), 0, None), Fate::Interrupted(begun(true, 3)));
+        assert_eq!(fate(Known::Never, 0, None), Fate::Again);
         let finished = Known::Finished { id: "1".to_owned(), result: None };
-        assert_eq!(fate(finished, None, "us"), Fate::Publish { id: "1".to_owned(), result: None });
+        assert_eq!(fate(finished, 0, None), Fate::Publish { id: "1".to_owned(), result: None });
     }
 
     #[test]
-    fn a_foreign_mark_counts_and_our_own_does_not_outweigh_the_ledger() {
-        assert_eq!(
-            fate(Known::Never, Some(&mark("they", false, 1)), "us"),
-            Fate::Interrupted(begun(false, 1))
-        );
-        assert_eq!(fate(Known::Never, Some(&mark("they", true, 1)), "us"), Fate::Again);
-        assert_eq!(fate(Known::Never, Some(&mark("us", false, 1)), "us"), Fate::Again);
-        let unreadable = read(b"\xff{", "h");
-        assert!(matches!(fate(Known::Never, Some(&unreadable), "us"), Fate::Interrupted(b) if !b.again));
+    fn of_a_mark_nothing_counts_but_how_often_another_lane_began_the_task() {
+        assert_eq!(attempts(&mark("they", 1), "us"), 1);
+        assert_eq!(attempts(&mark("they", u32::MAX), "us"), ATTEMPTS);
+        assert_eq!(attempts(&mark("us", 1), "us"), 0, "the ledger knows better");
+        assert_eq!(attempts(b"\xff{", "us"), 1);
+        let never = |elsewhere, verdict| fate(Known::Never, elsewhere, Some(verdict));
+        // Id, action, and whether it may run again, are those of the task's bytes and of the catalog.
+        assert_eq!(never(1, Ok(admitted(false))), Fate::InterruptedElsewhere(begun(false, 1)));
+        assert_eq!(never(1, Ok(admitted(true))), Fate::AgainAfter(begun(true, 1)));
+        assert_eq!(never(3, Ok(admitted(true))), Fate::InterruptedElsewhere(begun(true, 3)));
+        assert_eq!(never(1, Err(refused(Some("1")))), Fate::InterruptedElsewhere(begun(false, 1)));
+        assert_eq!(never(1, Err(refused(None))), Fate::Refused(refused(None)));
     }
 }

@@ -60,17 +60,19 @@ impl RefusalCode {
         }
     }
 
+    /// Whether the task's id is used up by this answer, so that the lane remembers it and answers under it. Not that of what
+    /// cannot be read, of what nobody known here has signed (anybody could use up another's id before it comes), and of what
+    /// has taken another's id.
+    pub fn consumes_id(self) -> bool {
+        match self {
+            Self::Malformed | Self::Unsigned | Self::Replayed => false,
+            Self::UnknownAction | Self::ModeMismatch | Self::BadParam | Self::RateLimit | Self::Expired => true,
+        }
+    }
+
     /// Whether the task is also put among the dead: it cannot be answered under an id of its own, so somebody should
     /// look at what pushed it.
     pub fn is_dead(self) -> bool {
-        match self {
-            Self::Malformed | Self::Replayed => true,
-            Self::UnknownAction
-            | Self::ModeMismatch
-            | Self::BadParam
-            | Self::RateLimit
-            | Self::Expired
-            | Self::Unsigned => false,
-        }
+        !self.consumes_id()
     }
 }

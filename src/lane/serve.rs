@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::admit::{Admitted, Past, Refused, admit};
 use super::guard::RunLock;
 use super::ledger::{Begun, Known, LedgerError};
-use super::recover::{ATTEMPTS, Mark, forgotten, interrupted};
+use super::recover::{ATTEMPTS, HERE, Mark, forgotten, interrupted};
 use super::result::{Ran, Status, TaskResult};
 use super::run::{Beyond, GRACE, Order, run};
 use super::shared::{Shared, Trouble};
@@ -67,11 +67,27 @@ async fn one(shared: &Rc<Shared>, piece: Piece<'_>) -> Result<(), Trouble> {
             return Ok(shared.published(piece.hash)?);
         }
         Known::Begun(begun) if begun.again && begun.attempts < ATTEMPTS => Some(begun),
-        Known::Begun(begun) => return interrupted(shared, &desk, piece, &begun).await,
+        Known::Begun(begun) => return interrupted(shared, &desk, piece, &begun, HERE).await,
         Known::Never => None,
     };
+    match (judge(shared, piece)?, before) {
+        (Ok(admitted), before) => {
+            let attempts = before.map_or(1, |begun| begun.attempts + 1);
+            execute(shared, &desk, piece, &admitted, attempts).await
+        }
+        // It was begun once, so "not run" would not be true.
+        (Err(_), Some(begun)) => interrupted(shared, &desk, piece, &begun, HERE).await,
+        (Err(refused), None) => refuse(shared, &desk, piece, refused).await,
+    }
+}
+
+/// Reads, verifies and judges a task by its bytes and by what this lane's ledger remembers.
+pub(super) fn judge(
+    shared: &Shared,
+    piece: Piece<'_>,
+) -> Result<Result<Admitted, Refused>, LedgerError> {
     let now = shared.now_ms();
-    let verdict = admit::<LedgerError>(piece.raw, &shared.rules(), now, |task, action| {
+    admit::<LedgerError>(piece.raw, &shared.rules(), now, |task, action| {
         let since = |per: Duration| now.saturating_sub(per.as_millis().try_into().unwrap_or(i64::MAX));
         let runs = match action.rate {
             Some(rate) => shared.ledger.begun_since(&task.action, piece.hash, since(rate.per))?,
@@ -82,16 +98,7 @@ async fn one(shared: &Rc<Shared>, piece: Piece<'_>) -> Result<(), Trouble> {
             runs,
             forgotten_ms: shared.ledger.forgotten_ms(),
         })
-    })?;
-    match (verdict, before) {
-        (Ok(admitted), before) => {
-            let attempts = before.map_or(1, |begun| begun.attempts + 1);
-            execute(shared, &desk, piece, &admitted, attempts).await
-        }
-        // It was begun once, so "not run" would not be true.
-        (Err(_), Some(begun)) => interrupted(shared, &desk, piece, &begun).await,
-        (Err(refused), None) => refuse(shared, &desk, piece, refused).await,
-    }
+    })
 }
 
 /// Nothing is run, so nothing has to be remembered, and nobody has to be asked. That it came through is the answer.
@@ -107,7 +114,13 @@ async fn answer_canary(
     Ok(())
 }
 
-async fn refuse(shared: &Rc<Shared>, desk: &Desk, piece: Piece<'_>, refused: Refused) -> Result<(), Trouble> {
+/// Answers a task that is not run. Its id gets an entry in the ledger only if it is that of whom the task is from.
+pub(super) async fn refuse(
+    shared: &Rc<Shared>,
+    desk: &Desk,
+    piece: Piece<'_>,
+    refused: Refused,
+) -> Result<(), Trouble> {
     let Refused { id, action, issued_ms, refusal } = refused;
     let code = refusal.code;
     let dead = code.is_dead().then(|| shared.dead(piece, code.name(), &refusal.text));
@@ -297,7 +310,9 @@ async fn answer(
         yield_now().await;
         shared.says.task(result);
     };
-    let (answered, ()) = tokio::join!(desk.finish(piece, &begun.id, Some(&json), None), say);
+    let seal = begun.again.then(|| shared.ledger.seals().seal(piece.hash, json.as_bytes()));
+    let finish = desk.finish_sealed(piece, &begun.id, &json, seal.as_deref());
+    let (answered, ()) = tokio::join!(finish, say);
     if let Err(error) = answered {
         shared.ledger.finish(piece.hash, begun, &json)?;
         return Err(error.into());

@@ -34,7 +34,8 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
+/// Of lower-case hexadecimal digits, exactly so many.
+pub(super) fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     let digits = text.len() == 2 * N && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {

@@ -10,6 +10,7 @@ use super::error::{QueueError, mask};
 use super::keys::Keys;
 use super::place::Place;
 use super::scripts;
+use crate::vocabulary::clipped;
 
 /// How long a lane owns its queue without a word from it. A lane on another host has to wait this long for a dead one.
 pub const OWNED_FOR: Duration = Duration::from_secs(10);
@@ -19,6 +20,8 @@ const RESULT_TTL: Duration = Duration::from_secs(24 * 3600);
 const CANARY_TTL: Duration = Duration::from_secs(600);
 /// How many results wait for a collector; if there is none, they must not fill the server.
 const MAX_RESULTS: usize = 10_000;
+/// How much of where another owner says that it runs is shown, in bytes.
+const MAX_PLACE: usize = 120;
 /// How many dead tasks are kept, for the same reason.
 const MAX_DEAD: usize = 1_000;
 
@@ -115,7 +118,9 @@ impl Desk {
             call.invoke_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))?;
         Ok(other.map(|words| {
             let words = crate::vocabulary::printable_bytes(&words);
-            words.split_once(' ').map_or(words.clone(), |(_, place)| place.to_owned())
+            let place = words.split_once(' ').map_or(words.as_str(), |(_, place)| place);
+            // Anybody may have written it, and it ends up in the status and the journal.
+            clipped(place, MAX_PLACE).into_owned()
         }))
     }
 
@@ -204,14 +209,16 @@ impl Desk {
         cmd.query_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))
     }
 
-    /// The result under an id.
+    /// The result under an id with the seal that a lane gave it; `None` if either is missing.
     ///
     /// # Errors
     /// As [`own`](Self::own).
-    pub async fn result(&self, id: &str) -> Result<Option<Vec<u8>>, QueueError> {
-        let mut cmd = redis::cmd("GET");
-        cmd.arg(self.keys.result(id));
-        cmd.query_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))
+    pub async fn sealed(&self, id: &str) -> Result<Option<(Vec<u8>, Vec<u8>)>, QueueError> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("GET").arg(self.keys.result(id)).cmd("GET").arg(self.keys.seal(id));
+        let answer = pipe.query_async(&mut self.conn.clone()).await;
+        let (result, seal): (Option<Vec<u8>>, Option<Vec<u8>>) = answer.map_err(|e| self.wrong(&e))?;
+        Ok(result.zip(seal))
     }
 
     /// Marks a task as begun. False if queue or task are no longer ours: then it must not be run. `held` says that it
@@ -244,11 +251,37 @@ impl Desk {
         result: Option<&str>,
         dead: Option<&str>,
     ) -> Result<bool, QueueError> {
+        self.answer(task, id, (result, None), dead).await
+    }
+
+    /// As [`finish`](Self::finish), with a seal by which the lane knows its own result again.
+    ///
+    /// # Errors
+    /// As [`own`](Self::own). The same again is harmless.
+    pub async fn finish_sealed(
+        &self,
+        task: Piece<'_>,
+        id: &str,
+        result: &str,
+        seal: Option<&str>,
+    ) -> Result<bool, QueueError> {
+        self.answer(task, id, (Some(result), seal), None).await
+    }
+
+    async fn answer(
+        &self,
+        task: Piece<'_>,
+        id: &str,
+        (result, seal): (Option<&str>, Option<&str>),
+        dead: Option<&str>,
+    ) -> Result<bool, QueueError> {
         let keys = &self.keys;
         let mut call = self.scripts.finish.prepare_invoke();
         call.key(&keys.in_flight).key(&keys.begun).key(keys.result(id)).key(&keys.results).key(&keys.dead);
+        call.key(keys.seal(id));
         call.arg(task.raw).arg(task.hash).arg(result.unwrap_or_default()).arg(RESULT_TTL.as_secs());
         call.arg(MAX_RESULTS - 1).arg(MAX_DEAD - 1).arg(dead.unwrap_or_default());
+        call.arg(seal.unwrap_or_default());
         call.invoke_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))
     }
 

@@ -91,6 +91,11 @@ impl Keys {
     pub fn result(&self, id: &str) -> String {
         format!("{{{}}}:result:{id}", self.queue)
     }
+
+    /// Where the seal of that result is: by it the lane knows what it answered itself. A string that expires with it.
+    pub fn seal(&self, id: &str) -> String {
+        format!("{{{}}}:seal:{id}", self.queue)
+    }
 }
 
 #[cfg(test)]

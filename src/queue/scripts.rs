@@ -30,9 +30,9 @@ redis.call('HSET', KEYS[2], ARGV[2], ARGV[3])
 return 1
 ";
 
-/// Answers a task. Keys: in-flight, begun, result, results, dead. Arguments: the task, its hash, the result, its time to
-/// live in s, how many results and how many dead are kept (highest index), the entry for the dead (empty: none). A task
-/// that has its result keeps it. Answers 1 if this is it, 0 if there was one.
+/// Answers a task. Keys: in-flight, begun, result, results, dead, seal. Arguments: the task, its hash, the result, its time to
+/// live in s, how many results and how many dead are kept (highest index), the entry for the dead (empty: none), the result's
+/// seal (empty: none). A task that has its result keeps it. Answers 1 if this is it, 0 if there was one.
 pub(super) const FINISH: &str = "
 redis.call('LREM', KEYS[1], 0, ARGV[1])
 redis.call('HDEL', KEYS[2], ARGV[2])
@@ -41,6 +41,7 @@ if ARGV[7] ~= '' then
   redis.call('LTRIM', KEYS[5], 0, ARGV[6])
 end
 if ARGV[3] == '' or not redis.call('SET', KEYS[3], ARGV[3], 'EX', ARGV[4], 'NX') then return 0 end
+if ARGV[8] ~= '' then redis.call('SET', KEYS[6], ARGV[8], 'EX', ARGV[4]) end
 if redis.call('LPUSH', KEYS[4], ARGV[3]) > tonumber(ARGV[5]) then redis.call('LTRIM', KEYS[4], 0, ARGV[5]) end
 return 1
 ";

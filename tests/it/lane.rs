@@ -3,6 +3,7 @@
 mod answered;
 mod canary;
 mod deaf;
+mod forged;
 mod giving;
 mod heritage;
 mod house;

@@ -104,3 +104,25 @@ fn an_answer_that_is_another_tasks_is_not_taken_over() {
     until("it is run once more", || (rig.log().len() == 4).then_some(()));
     drop(lane);
 }
+
+#[test]
+fn an_answer_that_somebody_forged_is_not_taken_over() {
+    let (redis, rig) = (Redis::start(&[]), rig());
+    let mut client = Client::new(&redis, "read");
+    let raw = task("1", "look", "{}");
+    let lane = rig.lane("read", &redis);
+    client.push(raw.as_bytes());
+    let mut forged = client.result("1");
+    lane.die();
+    as_if_it_had_died_before_the_ledger(&rig, "1");
+    // All names are right, what it says is not.
+    forged.status = Status::Failed;
+    let forged = serde_json::to_string(&forged).unwrap();
+    redis::cmd("SET").arg(client.keys.result("1")).arg(forged).exec(&mut client.conn).unwrap();
+
+    let lane = rig.lane("read", &redis);
+    lane.wait_for("serving");
+    client.push(raw.as_bytes());
+    until("it is run once more", || (rig.log().len() == 2).then_some(()));
+    assert!(!lane.said().concat().contains("recovered"), "{:?}", lane.said());
+}
