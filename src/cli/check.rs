@@ -86,7 +86,8 @@ fn check(
     };
     let known = result.as_ref().ok().map(|loaded| loaded.fleet.nodes.keys().cloned().collect());
     let catalogs = Catalogs::of(args, known.as_ref());
-    let result = result.map(|loaded| catalogs.missed(loaded, me.as_ref(), &file));
+    let result =
+        result.map(|loaded| catalogs.unapprovable(catalogs.missed(loaded, me.as_ref(), &file), &file));
     let code = if result.is_ok() && catalogs.good() { GOOD } else { BAD };
     if args.json {
         serde_json::to_writer_pretty(&mut *out, &Report::of(&file, me.as_ref(), &result, &catalogs))?;

@@ -3,6 +3,7 @@
 use super::drill::Misplaced;
 use super::exit::Exit;
 use super::link::LinkError;
+use super::queue::NotRequeued;
 use super::run::{NoSuchNode, NotApproved, PlanRefused};
 use crate::lane::{LaneError, SignerError};
 use crate::peer::wire::Refusal;
@@ -23,7 +24,11 @@ pub fn exit(error: &anyhow::Error) -> Exit {
         return Exit::NoSuch;
     }
     // Nothing was given to anybody.
-    if error.is::<PlanRefused>() || error.is::<SignerError>() || error.is::<NotApproved>() {
+    if error.is::<PlanRefused>()
+        || error.is::<SignerError>()
+        || error.is::<NotApproved>()
+        || error.is::<NotRequeued>()
+    {
         return Exit::Refused;
     }
     match error.downcast_ref::<QueueError>() {

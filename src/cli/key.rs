@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::exit::Exit;
 use super::screen;
 use crate::fleet::{self, Fleet};
+use crate::lane::approval::{APPROVER_KEY_FILE, Approver};
 use crate::lane::{Signer, TASK_KEY_FILE};
 use crate::peer::identity::{Identity, KEY_FILE, NEXT_FILE, OLD_FILE, activate_next, generate};
 use crate::vocabulary::{NodeName, printable};
@@ -75,6 +76,9 @@ pub struct GenerateArgs {
     /// Make a key that signs tasks, task.pem: for whoever gives them with `keyholder run`
     #[arg(long, conflicts_with = "next")]
     pub task: bool,
+    /// Make a key that approves tasks, approve.pem: for a person who may say yes to what catalogs want approved
+    #[arg(long, conflicts_with_all = ["next", "task"])]
+    pub approver: bool,
 }
 
 /// Print the key's pin, as it belongs into fleet.yaml
@@ -89,6 +93,9 @@ pub struct ShowArgs {
     /// The key that signs tasks, as it belongs into `task_keys` of fleet.yaml
     #[arg(long, conflicts_with = "next")]
     pub task: bool,
+    /// The key that approves tasks, as it belongs into `approver_keys` of fleet.yaml
+    #[arg(long, conflicts_with_all = ["next", "task"])]
+    pub approver: bool,
 }
 
 /// Connect to peers with the key: are they there, do we accept them, do they accept us?
@@ -158,12 +165,16 @@ impl FleetArgs {
 }
 
 fn make(args: &GenerateArgs) -> anyhow::Result<Exit> {
-    if args.task {
-        let path = args.key.key_dir.join(TASK_KEY_FILE);
+    if args.task || args.approver {
+        let path = args.key.key_dir.join(if args.task { TASK_KEY_FILE } else { APPROVER_KEY_FILE });
         generate(&path, false)?;
-        screen::print(&format!("{}\n", Signer::load(&path)?.public()))?;
+        let (public, list) = match args.task {
+            true => (Signer::load(&path)?.public(), "task_keys"),
+            false => (Approver::load(&path)?.public(), "approver_keys"),
+        };
+        screen::print(&format!("{public}\n"))?;
         screen::complain(&format!(
-            "made {}; add this key under a name of your choice to task_keys in fleet.yaml on every node",
+            "made {}; add this key under a name of your choice to {list} in fleet.yaml on every node",
             printable(&path.to_string_lossy())
         ));
         return Ok(Exit::Ok);
@@ -191,6 +202,10 @@ fn show(args: &ShowArgs) -> anyhow::Result<Exit> {
         let path = args.key.key_dir.join(TASK_KEY_FILE);
         let signer = Signer::load(&path)?;
         (path, signer.public().to_string(), "Ed25519")
+    } else if args.approver {
+        let path = args.key.key_dir.join(APPROVER_KEY_FILE);
+        let approver = Approver::load(&path)?;
+        (path, approver.public().to_string(), "Ed25519")
     } else {
         let path = args.key.path();
         let identity = Identity::load(&path)?;

@@ -152,7 +152,8 @@ impl Files {
                 self.fleet.display()
             );
         }
-        Ok(Rules { catalog, lane: *lane, keys, signed_only })
+        let approvers = fleet.into_iter().flat_map(|fleet| fleet.approver_keys.clone()).collect();
+        Ok(Rules { catalog, lane: *lane, keys, approvers, signed_only })
     }
 }
 

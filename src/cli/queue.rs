@@ -11,22 +11,24 @@ use anyhow::{Context as _, bail};
 use super::ask::{beside_the_point, outcome, reason};
 use super::exit::Exit;
 use super::link::{LinkArgs, QUESTION_DEADLINE};
-use super::run::{again, wanted};
+use super::run::wanted;
 use super::{redis, screen};
 use crate::catalog::Mode;
 use crate::fleet::Fleet;
+use crate::lane::{Context as LaneContext, TaskKeys};
 use crate::peer::wire::{DeadLetter, Outcome, Verb};
 use crate::queue::{Front, QueueName};
-use crate::vocabulary::{NodeName, TaskId, clipped};
+use crate::vocabulary::{NodeName, TaskId};
 use dead::Dead;
 
 /// Show what waits for a node's lanes, what is in their hands, and what could not be done
 ///
-/// A dead-lettered task can be given anew, under a new id and checked and signed as `keyholder run` does, or be thrown away;
-/// both are for root, and leave a record in the audit of this node before anything is touched.
+/// A dead-lettered task can be requeued, if it bears a valid signature: the same bytes, and nothing is signed for it. So what a
+/// lane refused because it did not know the key or the approver yet can run once its fleet file does. Or it can be thrown away.
+/// Both are for root, and leave a record in the audit of this node before anything is touched.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  keyholder queue mars\n  keyholder queue mars requeue 3f9c --why 'the disk is mended'\n  \
+    after_help = "Examples:\n  keyholder queue mars\n  keyholder queue mars requeue 3f9c --why 'mars knows the key now'\n  \
     keyholder queue mars drop 3f9c --why 'a test of mine'"
 )]
 pub struct QueueArgs {
@@ -45,9 +47,6 @@ pub struct QueueArgs {
     /// Print what is seen as one line of JSON per lane
     #[arg(long)]
     pub json: bool,
-    /// The key to sign with
-    #[arg(long, value_name = "FILE", default_value = "/etc/keyholder/task.pem")]
-    pub key: PathBuf,
     /// The fleet file
     #[arg(long, value_name = "FILE", default_value = "/etc/keyholder/fleet.yaml")]
     pub fleet: PathBuf,
@@ -59,7 +58,7 @@ pub struct QueueArgs {
 /// What to do with a dead-lettered task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum What {
-    /// Give it anew, under a new id
+    /// Put the same bytes into the queue again
     Requeue,
     /// Throw it away
     Drop,
@@ -129,16 +128,10 @@ async fn act(
             n => format!("{n} dead-lettered tasks of {} begin with {id}: give more of it", args.node),
         });
     };
-    // Checked and signed before anything is touched: a record of what is then refused would help nobody.
+    // Checked before anything is touched: a record of what is then refused would help nobody.
     let task = match what {
         What::Drop => None,
-        What::Requeue => {
-            let (action, params) = dead.task().with_context(|| {
-                format!("task {} cannot be read, so it cannot be given anew; drop it, and mend what gives such tasks", dead.name())
-            })?;
-            let by = clipped(&format!("requeued: {why}"), 150).into_owned();
-            Some(again(fleet, &args.fleet, &args.key, (&args.node, action, params), by)?)
-        }
+        What::Requeue => Some(signed(dead, fleet, &args.node, *lane)?),
     };
     let letter = DeadLetter { node: args.node.clone(), lane: *lane, task: dead.name().parse()? };
     let verb = match what {
@@ -152,13 +145,44 @@ async fn act(
         return Err(beside_the_point("requeue or drop"));
     };
     // Given first, then buried: whatever ends this in between, the task is not lost.
-    if let Some(given) = &task {
-        front.push(&given.queue, &given.bytes).await?;
-        screen::print(&format!("given anew as task {}\n", given.id))?;
+    if let Some(bytes) = task {
+        front.push(queue, bytes).await?;
+        screen::print(&format!("requeued task {}, unchanged\n", dead.name()))?;
     }
     if !front.bury(queue, dead.raw()).await? {
         bail!("task {} is no longer among the dead: somebody else was here at the same time", dead.name());
     }
     screen::complain(&format!("task {} is no longer among the dead of {}", dead.name(), args.node));
     Ok(Exit::Ok.into())
+}
+
+/// A dead-lettered task is not requeued.
+#[derive(Debug, thiserror::Error)]
+#[error("task {name} is not requeued: {why}; give it again, checked, signed and approved as new: {again}")]
+pub struct NotRequeued {
+    name: String,
+    why: String,
+    again: String,
+}
+
+/// The task's own bytes, if somebody whom the fleet file knows signed them for this lane and the lane would run them. Whatever
+/// else is in a dead letter, anybody may have written; it gets no signature here.
+fn signed<'d>(dead: &'d Dead, fleet: &Fleet, node: &NodeName, lane: Mode) -> Result<&'d [u8], NotRequeued> {
+    let not = |why: String| NotRequeued {
+        name: dead.name(),
+        why,
+        again: format!("keyholder run {node} {}", dead.asked().unwrap_or("ACTION NAME=VALUE")),
+    };
+    let Some((bytes, envelope)) = dead.envelope() else {
+        return Err(not("nobody signed it, so anybody may have written it".to_owned()));
+    };
+    let keys: TaskKeys = fleet.task_keys.clone().into_iter().collect();
+    keys.verify(envelope, &LaneContext { node, lane }).map_err(not)?;
+    match dead.code.as_str() {
+        // By the entry, which may lie; the lane decides in any case.
+        "interrupted" | "replayed" | "before_ledger" => {
+            Err(not(format!("it is {}, and the lane never runs the same bytes again", dead.code)))
+        }
+        _ => Ok(bytes),
+    }
 }

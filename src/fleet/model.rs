@@ -21,6 +21,8 @@ pub struct Fleet {
     pub redis: Option<String>,
     /// Who may sign tasks, by the name that a task gives for its key.
     pub task_keys: BTreeMap<String, TaskKey>,
+    /// Who may approve tasks, by the name that an approval gives for its key. None of these keys is a task key.
+    pub approver_keys: BTreeMap<String, TaskKey>,
     /// How tasks get to the lanes.
     pub lanes: Lanes,
     /// Every node by its name, the disabled ones included.

@@ -30,7 +30,7 @@ pub(super) const MAX_GRANTS: usize = 2_000;
 pub(super) const MAX_TASK_KEYS: usize = 64;
 
 /// What the file as a whole may say.
-const FILE: [&str; 6] = ["version", "redis", "task_keys", "lanes", "nodes", "grants"];
+const FILE: [&str; 7] = ["version", "redis", "task_keys", "approver_keys", "lanes", "nodes", "grants"];
 
 /// What stands in a grant.
 const VERBS: &str = "a list of status, relaunch, hold, nudge, repipe, drill, power and prove";
@@ -46,6 +46,7 @@ pub(super) struct RawFleet {
     /// Whether `redis` is there at all: none and one that cannot be read are two mistakes.
     pub has_redis: bool,
     pub task_keys: Vec<(String, TaskKey)>,
+    pub approver_keys: Vec<(String, TaskKey)>,
     pub read_routing: bool,
     pub nodes: Vec<RawNode>,
     pub grants: Vec<RawGrant>,
@@ -113,10 +114,14 @@ pub(super) fn read(report: &mut Report<'_>, tree: &Value) -> Option<RawFleet> {
     fields.version(report);
     let redis =
         fields.get("redis").zip(fields.key("redis")).and_then(|(value, key)| redis(report, key, value));
-    let task_keys = fields
-        .get("task_keys")
-        .zip(fields.key("task_keys"))
-        .map(|(value, key)| task_keys(report, key, value));
+    let mut seen = BTreeMap::new();
+    let mut keys = |report: &mut Report<'_>, list: &KeyList| {
+        let found = fields.get(list.name).zip(fields.key(list.name));
+        found.map(|(value, key)| keys(report, (key, value), list, &mut seen)).unwrap_or_default()
+    };
+    // One list after the other: a key that is in both is one too many.
+    let task_keys = keys(report, &TASK_KEYS);
+    let approver_keys = keys(report, &APPROVER_KEYS);
     let read_routing = fields
         .get("lanes")
         .zip(fields.key("lanes"))
@@ -132,7 +137,8 @@ pub(super) fn read(report: &mut Report<'_>, tree: &Value) -> Option<RawFleet> {
     Some(RawFleet {
         redis,
         has_redis: fields.get("redis").is_some(),
-        task_keys: task_keys.unwrap_or_default(),
+        task_keys,
+        approver_keys,
         read_routing: read_routing.unwrap_or_default(),
         nodes,
         grants: grants.unwrap_or_default(),
@@ -140,28 +146,50 @@ pub(super) fn read(report: &mut Report<'_>, tree: &Value) -> Option<RawFleet> {
     })
 }
 
-fn task_keys(report: &mut Report<'_>, key: At, value: &Value) -> Vec<(String, TaskKey)> {
-    let Some(all) = entries(report, key, "`task_keys`", value) else { return Vec::new() };
+/// A list of public keys, each under a name.
+struct KeyList {
+    name: &'static str,
+    /// The option of `keyholder key` that makes and shows them.
+    option: &'static str,
+    what: &'static str,
+}
+
+const TASK_KEYS: KeyList =
+    KeyList { name: "task_keys", option: "--task", what: "this is not a key for tasks" };
+const APPROVER_KEYS: KeyList =
+    KeyList { name: "approver_keys", option: "--approver", what: "this is not an approver's key" };
+
+/// `seen` has the keys of the lists before this one as well: who may give tasks and who may approve them are two questions.
+fn keys(
+    report: &mut Report<'_>,
+    (key, value): (At, &Value),
+    list: &KeyList,
+    seen: &mut BTreeMap<TaskKey, String>,
+) -> Vec<(String, TaskKey)> {
+    let (name, option) = (list.name, list.option);
+    let Some(all) = entries(report, key, &format!("`{name}`"), value) else { return Vec::new() };
     if all.is_empty() {
-        report.error(key, "there is no key here", "expected at least one, or no `task_keys`");
+        report.error(key, "there is no key here", format!("expected at least one, or no `{name}`"));
     }
     if all.len() > MAX_TASK_KEYS {
         let help = format!("expected at most {MAX_TASK_KEYS}");
         report.error(key, format!("there are {} keys", all.len()), help);
     }
-    let mut seen: BTreeMap<TaskKey, String> = BTreeMap::new();
     let mut keys = Vec::new();
     for (name, value) in all.into_iter().take(MAX_TASK_KEYS) {
         // The same names as everything else has: a task names its key, and its text ends up in logs.
         if leaf::name::<WorkerName>(report, name).is_none() {
             continue;
         }
-        let Some(given) = word(report, value, "ed25519:…, from `keyholder key show --task`") else {
+        let Some(given) = word(report, value, &format!("ed25519:…, from `keyholder key show {option}`"))
+        else {
             continue;
         };
         let Ok(task_key) = given.value.parse::<TaskKey>() else {
-            let help = "expected ed25519: and 64 lower-case hexadecimal digits, as `keyholder key show --task` prints it";
-            report.error(given.at, "this is not a key for tasks", help);
+            let help = format!(
+                "expected ed25519: and 64 lower-case hexadecimal digits, as `keyholder key show {option}` prints it"
+            );
+            report.error(given.at, list.what, help);
             continue;
         };
         if let Some(other) = seen.insert(task_key, name.value.clone()) {

@@ -150,6 +150,7 @@ fn build(raw: &RawFleet, hash: FleetHash) -> Option<Fleet> {
         hash,
         redis: raw.redis.clone(),
         task_keys: raw.task_keys.iter().cloned().collect(),
+        approver_keys: raw.approver_keys.iter().cloned().collect(),
         lanes: Lanes { read_routing: raw.read_routing },
         nodes: nodes.collect::<Option<_>>()?,
         grants: grants.collect::<Option<_>>()?,

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use super::approval::ApproverKeys;
 use super::refusal::{Refusal, RefusalCode};
 use super::sign::{Context, TaskKeys};
-use super::task::{Task, Word, read};
+use super::task::{Presented, Task, Word, read};
 use crate::catalog::{Action, Catalog, Mode};
 use crate::vocabulary::{ActionName, clipped, human, printable};
 
@@ -22,6 +23,8 @@ pub struct Rules {
     pub lane: Mode,
     /// Who may sign.
     pub keys: TaskKeys,
+    /// Who may approve what the catalog wants approved.
+    pub approvers: ApproverKeys,
     /// Whether a task must be signed.
     pub signed_only: bool,
 }
@@ -33,6 +36,8 @@ pub struct Past {
     pub id_used: bool,
     /// How often its action was begun within the time of its rate.
     pub runs: u32,
+    /// Since when this lane's ledger knows all that was run, ms since 1970.
+    pub born_ms: i64,
     /// Up to which moment of issue tasks may have been forgotten, ms since 1970.
     pub forgotten_ms: i64,
 }
@@ -100,10 +105,15 @@ pub fn admit<E>(
             argv,
             timeout: action.timeout,
             again: again(action),
-            free: action.mode == Mode::Read && action.rate.is_none(),
+            free: free(action),
         }),
         Err(refusal) => Err(refused(task, refusal)),
     })
+}
+
+/// Nothing depends on how often it is run.
+fn free(action: &Action) -> bool {
+    action.mode == Mode::Read && action.rate.is_none()
 }
 
 /// Reading twice changes nothing either.
@@ -143,11 +153,34 @@ fn lookup<'a>(
         return Err(Refusal::new(RefusalCode::UnknownAction, why));
     };
     match (rules.lane, action.mode) {
-        (Mode::Read, Mode::Write) => Err(Refusal::new(
-            RefusalCode::ModeMismatch,
-            format!("{} changes something and the read lane of {node} only reads", task.action),
-        )),
-        (Mode::Read, Mode::Read) | (Mode::Write, Mode::Read | Mode::Write) => Ok(action),
+        (Mode::Read, Mode::Write) => {
+            return Err(Refusal::new(
+                RefusalCode::ModeMismatch,
+                format!("{} changes something and the read lane of {node} only reads", task.action),
+            ));
+        }
+        (Mode::Read, Mode::Read) | (Mode::Write, Mode::Read | Mode::Write) => {}
+    }
+    if action.approval {
+        approved(word, rules, now_ms).map_err(|why| {
+            let why = format!("{} on {node} needs a person's approval, and {why}", task.action);
+            Refusal::new(RefusalCode::Unapproved, why)
+        })?;
+    }
+    Ok(action)
+}
+
+/// Also where nobody has to sign: an approval is for bytes that somebody known has given.
+fn approved(word: &Word, rules: &Rules, now_ms: i64) -> Result<(), String> {
+    match word {
+        Word::Unsigned => Err("this task is not even signed; give it with `keyholder run`".to_owned()),
+        Word::Signed(None) => {
+            Err("this task carries none; give it with `keyholder run` and an approver's key".to_owned())
+        }
+        Word::Signed(Some(Presented { approval, digest })) => {
+            let now = jiff::Timestamp::from_millisecond(now_ms).map_err(|error| error.to_string())?;
+            approval.verify(digest, &rules.approvers, now)
+        }
     }
 }
 
@@ -156,6 +189,15 @@ fn settle(task: &Task, issued_ms: i64, action: &Action, past: &Past) -> Result<V
     if past.id_used {
         let why = format!("another task had the id {}", task.id);
         return Err(Refusal::new(RefusalCode::Replayed, why));
+    }
+    // A task whose date was ahead of this clock when it was run, by at most MAX_AHEAD, can pass here once more.
+    if !free(action) && issued_ms < past.born_ms {
+        let born = jiff::Timestamp::from_millisecond(past.born_ms).unwrap_or_default();
+        let why = format!(
+            "it was issued before this lane's ledger begins ({born:.0}), so it may have been run already; ask again, with a new \
+             task"
+        );
+        return Err(Refusal::new(RefusalCode::BeforeLedger, why));
     }
     if !again(action) && issued_ms <= past.forgotten_ms {
         let why = "it is older than what this lane remembers, so it may have been run already; ask again";

@@ -4,16 +4,20 @@
 //! One SQLite file. Every change is one transaction, so a SIGKILL leaves the one before or the one after. What must also
 //! survive a power cut is written through to the disk (`durable`), the rest with the next checkpoint.
 
+mod birth;
+
 use std::cell::Cell;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ring::rand::{SecureRandom, SystemRandom};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use super::admit::MAX_AHEAD;
 use super::seal::Seals;
+use birth::Birth;
+pub(super) use birth::Origin;
 
 /// How many tasks are remembered. A task that was issued before the newest forgotten one is refused as expired, so that
 /// forgetting never makes a replay possible; with less than a task a second that is more than a day.
@@ -45,7 +49,9 @@ const INDEXES: &str = "
 
 const CREATE: &str = "
     BEGIN IMMEDIATE;
-    CREATE TABLE lane (id TEXT NOT NULL, forgotten_ms INTEGER NOT NULL) STRICT;
+    CREATE TABLE lane (
+        id TEXT NOT NULL, forgotten_ms INTEGER NOT NULL, born_ms INTEGER, file_ns INTEGER
+    ) STRICT;
     CREATE TABLE task (
         seq INTEGER PRIMARY KEY AUTOINCREMENT, hash TEXT NOT NULL UNIQUE, id TEXT NOT NULL, action TEXT NOT NULL,
         issued_ms INTEGER NOT NULL, begun_ms INTEGER, again INTEGER NOT NULL, attempts INTEGER NOT NULL,
@@ -128,6 +134,9 @@ pub(super) struct Ledger {
     path: PathBuf,
     id: String,
     seals: Seals,
+    origin: Origin,
+    /// From when on it knows all that was run, ms since 1970.
+    born_ms: Cell<i64>,
     /// Whether commits wait for the disk at present.
     full: Cell<bool>,
     forgotten_ms: Cell<i64>,
@@ -167,23 +176,13 @@ impl Ledger {
             conn.execute_batch(CREATE).map_err(wrong)?;
         }
         conn.execute_batch(INDEXES).map_err(wrong)?;
-        let lane =
-            conn.query_row("SELECT id, forgotten_ms FROM lane", [], |row| Ok((row.get(0)?, row.get(1)?)));
-        let (id, forgotten_ms) = match lane.optional().map_err(wrong)? {
-            Some(lane) => lane,
-            None => {
-                let mut bytes = [0; 16];
-                SystemRandom::new().fill(&mut bytes).map_err(|_| LedgerError::Random)?;
-                let id = crate::vocabulary::InvocationId::from_bytes(bytes).to_string();
-                conn.execute("INSERT INTO lane (id, forgotten_ms) VALUES (?1, ?2)", params![id, i64::MIN])
-                    .map_err(wrong)?;
-                (id, i64::MIN)
-            }
-        };
+        let Birth { id, forgotten_ms, born_ms, origin } = birth::of(&conn, &path)?;
         Ok(Self {
             conn,
             path,
             seals: Seals::of(&id),
+            origin,
+            born_ms: Cell::new(born_ms),
             id,
             full: Cell::new(false),
             forgotten_ms: Cell::new(forgotten_ms),
@@ -272,6 +271,25 @@ impl Ledger {
     /// Up to which moment of issue (ms since 1970) tasks may have been forgotten.
     pub(super) fn forgotten_ms(&self) -> i64 {
         self.forgotten_ms.get()
+    }
+
+    /// How it came to be here.
+    pub(super) fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// From when on it knows all that was run, ms since 1970. A birth that is further ahead of `now_ms` than any task may be is
+    /// that of a clock that was wrong: it counts from now on, or everything would be refused until then.
+    ///
+    /// # Errors
+    /// As [`known`](Self::known).
+    pub(super) fn born_ms(&self, now_ms: i64) -> Result<i64, LedgerError> {
+        let ahead = MAX_AHEAD.as_millis().try_into().unwrap_or(i64::MAX);
+        if self.born_ms.get() > now_ms.saturating_add(ahead) {
+            self.conn.execute("UPDATE lane SET born_ms = ?1", [now_ms]).map_err(|error| self.wrong(error))?;
+            self.born_ms.set(now_ms);
+        }
+        Ok(self.born_ms.get())
     }
 
     /// Takes down that a task is about to be run. Durable before it returns if it must not be run again.

@@ -4,6 +4,7 @@
 //! left after any death of anything. One thread; the write lane runs one task at a time, the read lane several.
 
 mod admit;
+pub mod approval;
 mod guard;
 mod ledger;
 mod output;
@@ -31,6 +32,6 @@ pub use refusal::{Refusal, RefusalCode};
 pub use result::{Output, Ran, Status, TaskResult, Text};
 pub use says::{EXECUTED, TRANSITION};
 pub use sign::{Context, TaskKeys, seal};
-pub use signer::{Signer, SignerError, TASK_KEY_FILE};
+pub use signer::{KeyUse, Signer, SignerError, TASK_KEY_FILE};
 pub use task::{Envelope, MAX_TASK, Task};
 pub use worker::{LaneError, Reload, Setup, work};

@@ -41,6 +41,10 @@ pub enum RefusalCode {
     Malformed,
     /// It bears no signature, or none that counts here.
     Unsigned,
+    /// The catalog wants a person's approval, and it bears none that counts here.
+    Unapproved,
+    /// It was issued before the lane's ledger begins, and may have been run before.
+    BeforeLedger,
     /// Its id was used before, by a task with other bytes.
     Replayed,
 }
@@ -56,23 +60,30 @@ impl RefusalCode {
             Self::Expired => "expired",
             Self::Malformed => "malformed",
             Self::Unsigned => "unsigned",
+            Self::Unapproved => "unapproved",
+            Self::BeforeLedger => "before_ledger",
             Self::Replayed => "replayed",
         }
     }
 
     /// Whether the task's id is used up by this answer, so that the lane remembers it and answers under it. Not that of what
-    /// cannot be read, of what nobody known here has signed (anybody could use up another's id before it comes), and of what
-    /// has taken another's id.
+    /// cannot be read, of what nobody known here has signed (anybody could use up another's id before it comes) or approved (the
+    /// approval may still come, for the same task), and of what has taken another's id.
     pub fn consumes_id(self) -> bool {
         match self {
-            Self::Malformed | Self::Unsigned | Self::Replayed => false,
-            Self::UnknownAction | Self::ModeMismatch | Self::BadParam | Self::RateLimit | Self::Expired => true,
+            Self::Malformed | Self::Unsigned | Self::Unapproved | Self::Replayed => false,
+            Self::UnknownAction
+            | Self::ModeMismatch
+            | Self::BadParam
+            | Self::RateLimit
+            | Self::Expired
+            | Self::BeforeLedger => true,
         }
     }
 
     /// Whether the task is also put among the dead: it cannot be answered under an id of its own, so somebody should
-    /// look at what pushed it.
+    /// look at what pushed it; or nobody may wait for its answer any more, and somebody should ask again.
     pub fn is_dead(self) -> bool {
-        !self.consumes_id()
+        !self.consumes_id() || self == Self::BeforeLedger
     }
 }

@@ -82,10 +82,7 @@ async fn one(shared: &Rc<Shared>, piece: Piece<'_>) -> Result<(), Trouble> {
 }
 
 /// Reads, verifies and judges a task by its bytes and by what this lane's ledger remembers.
-pub(super) fn judge(
-    shared: &Shared,
-    piece: Piece<'_>,
-) -> Result<Result<Admitted, Refused>, LedgerError> {
+pub(super) fn judge(shared: &Shared, piece: Piece<'_>) -> Result<Result<Admitted, Refused>, LedgerError> {
     let now = shared.now_ms();
     admit::<LedgerError>(piece.raw, &shared.rules(), now, |task, action| {
         let since = |per: Duration| now.saturating_sub(per.as_millis().try_into().unwrap_or(i64::MAX));
@@ -97,6 +94,7 @@ pub(super) fn judge(
             id_used: shared.ledger.used_by_another(&task.id, piece.hash)?,
             runs,
             forgotten_ms: shared.ledger.forgotten_ms(),
+            born_ms: shared.ledger.born_ms(now)?,
         })
     })
 }

@@ -19,7 +19,7 @@ pub struct Context<'a> {
 
 impl Context<'_> {
     /// What is signed. The separator is in no name, so no two contexts give the same bytes.
-    fn message(&self, task: &[u8]) -> Vec<u8> {
+    pub(super) fn message(&self, task: &[u8]) -> Vec<u8> {
         let head = format!("keyholder-task/1\n{}\n{}\n", self.node, self.lane.name());
         [head.as_bytes(), task].concat()
     }
@@ -60,8 +60,11 @@ impl TaskKeys {
         self.0.is_empty()
     }
 
-    /// `Err` says why the envelope's signature does not count.
-    pub(super) fn verify(&self, envelope: &Envelope, context: &Context<'_>) -> Result<(), String> {
+    /// Whether one of these keys signed the envelope's task for this lane.
+    ///
+    /// # Errors
+    /// Why its signature does not count, in one sentence fit for a terminal.
+    pub fn verify(&self, envelope: &Envelope, context: &Context<'_>) -> Result<(), String> {
         let Some(key) = self.0.get(&envelope.key) else {
             return Err(format!("no key \"{}\" is known here", clipped(&printable(&envelope.key), 80)));
         };
@@ -82,5 +85,5 @@ impl TaskKeys {
 /// Signs a task's JSON text for one lane.
 pub fn seal(task: String, key: impl Into<String>, pair: &Ed25519KeyPair, context: &Context<'_>) -> Envelope {
     let sig = hex(pair.sign(&context.message(task.as_bytes())).as_ref());
-    Envelope { task, key: key.into(), sig }
+    Envelope { task, key: key.into(), sig, approval: None }
 }

@@ -7,6 +7,7 @@ use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::approval::Approval;
 use super::refusal::{Refusal, RefusalCode};
 use super::sign::{Context, TaskKeys};
 use crate::queue::{CANARY, CANARY_ID};
@@ -49,6 +50,9 @@ pub struct Envelope {
     pub key: String,
     /// The Ed25519 signature in lower-case hex.
     pub sig: String,
+    /// A person's approval of it, where the catalog wants one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Approval>,
 }
 
 /// Whose word a task is.
@@ -56,8 +60,16 @@ pub struct Envelope {
 pub(super) enum Word {
     /// Anybody's.
     Unsigned,
-    /// That of who holds this key.
-    Signed(String),
+    /// That of who holds a key that is known here.
+    Signed(Option<Presented>),
+}
+
+/// An approval that came with a task, not yet looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Presented {
+    pub(super) approval: Approval,
+    /// The digest of what it came with.
+    pub(super) digest: String,
 }
 
 /// Reads a task and checks its signature, if it has one.
@@ -72,7 +84,10 @@ pub(super) fn read(raw: &[u8], keys: &TaskKeys, context: &Context<'_>) -> Result
     let (task, word) = match serde_json::from_slice::<Envelope>(raw) {
         Ok(envelope) => {
             keys.verify(&envelope, context).map_err(|why| Refusal::new(RefusalCode::Unsigned, why))?;
-            (serde_json::from_str::<Task>(&envelope.task), Word::Signed(envelope.key))
+            let presented = envelope
+                .approval
+                .map(|approval| Presented { approval, digest: context.digest(&envelope.task) });
+            (serde_json::from_str::<Task>(&envelope.task), Word::Signed(presented))
         }
         Err(_) => (serde_json::from_slice::<Task>(raw), Word::Unsigned),
     };

@@ -10,7 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::admit::Rules;
 use super::guard::{GuardError, RunLock, alone, rights};
-use super::ledger::{Ledger, LedgerError};
+use super::ledger::{Ledger, LedgerError, Origin};
 use super::pipe::pipe;
 use super::says::Says;
 use super::shared::{Parts, Shared, Trouble, hash_of};
@@ -93,6 +93,7 @@ async fn start(setup: Setup) -> Result<(), LaneError> {
     let _alone = alone(&state_dir)?;
     let ledger = Ledger::open(&state_dir)?;
     let owner = owner(&ledger);
+    let origin = ledger.origin();
     let slots = match rules.lane {
         crate::catalog::Mode::Read => slots.max(1),
         crate::catalog::Mode::Write => 1,
@@ -102,6 +103,14 @@ async fn start(setup: Setup) -> Result<(), LaneError> {
     let queue = queue.to_string();
     let parts = Parts { rules, server, queue, how, slots, state_dir, ledger, owner, says };
     let shared = Rc::new(Shared::new(parts));
+    const REFUSED: &str = "tasks that were issued before now are refused and must be asked for again, and rates count from now on";
+    match origin {
+        Origin::Kept => {}
+        Origin::New => shared.says.reply(false, format!("the ledger is new: {REFUSED}")),
+        Origin::Copied => {
+            shared.says.reply(true, format!("the ledger is a copy, restored from somewhere: {REFUSED}"));
+        }
+    }
     if let Some(dir) = runtime_dir {
         spawn_local(keep(shared.clone(), dir));
     }

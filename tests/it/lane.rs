@@ -8,6 +8,7 @@ mod giving;
 mod heritage;
 mod house;
 mod kills;
+mod lost;
 mod record;
 mod reload;
 mod rig;

@@ -31,6 +31,7 @@ pub(crate) fn house(name: &'static str, more: &str) -> Lab {
     open_redis(&lab);
     lab.install();
     let key = lab.sh("ai-core", "keyholder key generate --task");
+    let approver = lab.sh("ai-core", "keyholder key generate --approver");
     let shipped = |node: &str| {
         std::fs::read_to_string(repo("catalogs").join(format!("catalog_{node}.yaml"))).expect("it is shipped")
     };
@@ -47,16 +48,15 @@ pub(crate) fn house(name: &'static str, more: &str) -> Lab {
     lab.sh("mars", "chmod 755 /usr/local/bin/gate /usr/local/sbin/stubborn; mkfifo -m 666 /run/gate");
     let lanes = "write: { lane: write }\nread: { lane: read }";
     let mars = format!("write: {{ lane: write{more} }}\nread: {{ lane: read }}");
-    let fleet = lab
-        .fleet(&[("mars", "ai-core", &mars), ("ai-core", "mars", lanes)])
-        .replace(
-            "version: 1\n",
-            &format!(
-                "version: 1\nredis: {{ url: \"redis://ai-core:6379\" }}\ntask_keys: {{ ai-core: \"{}\" }}\nlanes: {{ \
-                 read_routing: false }}\n",
-                key.trim()
-            ),
-        );
+    let fleet = lab.fleet(&[("mars", "ai-core", &mars), ("ai-core", "mars", lanes)]).replace(
+        "version: 1\n",
+        &format!(
+            "version: 1\nredis: {{ url: \"redis://ai-core:6379\" }}\ntask_keys: {{ ai-core: \"{}\" }}\n\
+                 approver_keys: {{ ada: \"{}\" }}\nlanes: {{ read_routing: false }}\n",
+            key.trim(),
+            approver.trim()
+        ),
+    );
     lab.deploy_with(&fleet, "--catalogs /root/catalogs");
     for (node, lane) in [("mars", "write"), ("mars", "read"), ("ai-core", "write"), ("ai-core", "read")] {
         wait(&format!("the {lane} lane of {node} serves, as the other node sees it"), SOON, || {

@@ -28,6 +28,9 @@ fn an_upgrade_is_run_by_pid_1(lab: &Lab) {
     );
     let (code, said) = lab.tell("ai-core", "keyholder run mars apt.upgrade");
     assert!(code == 5 && said.contains("approval_required: step[0] apt.upgrade on mars"), "{code}: {said}");
+    // Whose word no lane would take is not even asked.
+    let (code, said) = lab.tell("ai-core", "keyholder run mars apt.upgrade --yes --approver-key /none");
+    assert!(code == 5 && said.contains("keyholder key generate --approver"), "{code}: {said}");
     let (code, said) = lab.tell("ai-core", "keyholder run mars apt.upgrade --yes");
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("noninteractive: -y -o Dpkg::Options::=--force-confold upgrade\n"), "{said}");

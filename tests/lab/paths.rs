@@ -149,15 +149,20 @@ fn a_task_takes_the_path_that_the_catalog_names_and_the_journal_proves_it() {
         r#"{{"id":"w-in-r","action":"service.restart","params":{{"unit":"victim.service"}},"by":"lab","issued_at":"{}"}}"#,
         now.trim()
     );
-    for (queue, code) in
-        [("tasks:maintenance:mars:read", "mode_mismatch"), ("tasks:maintenance:mars", "unsigned")]
-    {
+    // An id that nobody has signed is not used up by a refusal: the answer is under the hash of the bytes.
+    let hash = lab.sh("ai-core", &format!("printf %s '{task}' | sha256sum | cut -d ' ' -f 1"));
+    let hash = format!("sha256:{}", hash.trim());
+    for (queue, id, code) in [
+        ("tasks:maintenance:mars:read", "w-in-r", "mode_mismatch"),
+        ("tasks:maintenance:mars", hash.as_str(), "unsigned"),
+    ] {
         lab.sh("ai-core", &format!("redis-cli -h 192.0.2.40 LPUSH {queue} '{task}'"));
         wait(code, SOON, || {
-            let json = lab.sh("ai-core", &format!("redis-cli -h 192.0.2.40 GET '{{{queue}}}:result:w-in-r'"));
+            let json = lab.sh("ai-core", &format!("redis-cli -h 192.0.2.40 GET '{{{queue}}}:result:{id}'"));
             json.contains(code).then_some(())
         });
     }
+    lab.sh("ai-core", "keyholder queue mars drop w-in-r --why 'nobody signed it'");
 
     // Who only says so is no lane.
     let forged = "019ad020-c580-7000-8000-0123456789ab";
@@ -197,16 +202,12 @@ fn a_task_takes_the_path_that_the_catalog_names_and_the_journal_proves_it() {
     wait("the second task of one id is dead-lettered", SOON, || {
         lab.sh("ai-core", "keyholder queue mars").contains("dead      w-in-r").then_some(())
     });
-    let given = lab.sh("ai-core", "keyholder queue mars requeue w-in-r --why 'an id of its own'");
-    let given = given.trim().rsplit(' ').next().unwrap_or_default().to_owned();
-    wait("it has run under an id of its own", SOON, || {
-        lab.sh(
-            "ai-core",
-            &format!("redis-cli -h 192.0.2.40 GET '{{tasks:maintenance:mars:read}}:result:{given}'"),
-        )
-        .contains(r#""status":"ok""#)
-        .then_some(())
-    });
+    // Nobody signed it: it gets no signature here.
+    let (code, said) = lab.tell("ai-core", "keyholder queue mars requeue w-in-r --why 'an id of its own'");
+    assert!(code == 5 && said.contains("nobody signed it"), "{code}: {said}");
+    assert!(said.contains("keyholder run mars service.logs lines=1 unit="), "{said}");
+    lab.sh("ai-core", "keyholder queue mars drop w-in-r --why 'nobody signed that either'");
+    requeue(&lab);
     lab.sh("ai-core", "redis-cli -h 192.0.2.40 LPUSH tasks:maintenance:mars '{'");
     let dead = wait("it is dead-lettered", SOON, || {
         let seen = lab.sh("ai-core", "keyholder queue mars --json");
@@ -224,6 +225,38 @@ fn a_task_takes_the_path_that_the_catalog_names_and_the_journal_proves_it() {
         audit.contains(&format!("drop of the dead-lettered task {dead}")) && audit.contains("a test of mine"),
         "{audit}"
     );
+}
+
+/// A lane that does not know the key yet refuses; once it does, the same bytes run, under their own id.
+fn requeue(lab: &Lab) {
+    let restart = |said: &mut String| {
+        let (code, told) = lab.tell("ai-core", "keyholder run mars service.restart unit=victim.service");
+        *said = told;
+        code
+    };
+    let name = |from: &str, to: &str, wanted: i32| {
+        lab.sh("mars", &format!("sed -i '/^task_keys/s/{from}:/{to}:/' /etc/keyholder/fleet.yaml"));
+        lab.sh("mars", "systemctl reload keyholder-lane-write");
+        let mut said = String::new();
+        wait("the lane has read its keys again", SOON, || (restart(&mut said) == wanted).then_some(()));
+        said
+    };
+    let said = name("ai-core", "somebody", 5);
+    assert!(said.contains("unsigned: no key \"ai-core\" is known here"), "{said}");
+    let seen = lab.sh("ai-core", "keyholder queue mars --json");
+    let lane: Value = serde_json::from_str(seen.lines().next().unwrap_or_default()).unwrap();
+    let dead = &lane["dead"][0];
+    assert_eq!(dead["asks"], "service.restart unit=victim.service", "{lane:#}");
+    let id = dead["id"].as_str().unwrap_or_default().to_owned();
+    name("somebody", "ai-core", 0);
+    let said =
+        lab.sh("ai-core", &format!("keyholder queue mars requeue {id} --why 'mars knows the key now'"));
+    assert_eq!(said.trim(), format!("requeued task {id}, unchanged"));
+    wait("it has run under its own id", SOON, || {
+        let key = format!("{{tasks:maintenance:mars}}:result:{id}");
+        let json = lab.sh("ai-core", &format!("redis-cli -h 192.0.2.40 GET '{key}'"));
+        json.contains(r#""status":"ok""#).then_some(())
+    });
 }
 
 /// What the node's journal has for a proof, as the golden test reads it.

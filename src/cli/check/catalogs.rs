@@ -72,6 +72,32 @@ impl Catalogs {
         loaded
     }
 
+    /// The fleet with a warning if catalogs want a person's approval that nobody can give.
+    pub(super) fn unapprovable(&self, fleet: fleet::Loaded, file: &str) -> fleet::Loaded {
+        let mut loaded = fleet;
+        if !loaded.fleet.approver_keys.is_empty() {
+            return loaded;
+        }
+        let catalogs = self.files.iter().filter_map(|(_, result)| Some(&result.as_ref().ok()?.catalog));
+        let wanting: Vec<String> = catalogs
+            .flat_map(|catalog| {
+                let wanting = catalog.actions.iter().filter(|(_, action)| action.approval);
+                wanting.map(|(name, _)| format!("{name} on {}", catalog.node))
+            })
+            .collect();
+        if let Some(first) = wanting.first() {
+            let more = match wanting.len() - 1 {
+                0 => String::new(),
+                more => format!(" (and {more} more)"),
+            };
+            let message = format!("{first}{more} needs approval, and there are no `approver_keys`");
+            let help = "expected the keys of who may approve, from `keyholder key generate --approver`: the lanes refuse \
+                        such tasks otherwise";
+            loaded.warnings = loaded.warnings.and_first(file, &message, help);
+        }
+        loaded
+    }
+
     /// Problems, and warnings unless it is to be quiet.
     pub(super) fn tell(&self, look: Look, quiet: bool, err: &mut dyn Write) -> io::Result<()> {
         for (file, result) in &self.files {

@@ -257,3 +257,28 @@ fn the_arguments_are_what_the_manual_says() {
     assert_eq!((args.node.as_deref(), args.json, args.quiet), (Some("mars"), true, true));
     assert_eq!(parse(&["extra"]).unwrap_err().exit_code(), i32::from(USAGE));
 }
+
+#[test]
+fn what_nobody_can_approve_is_told_beforehand() {
+    let dir = tempfile::tempdir().unwrap();
+    let fleet = dir.path().join("fleet.yaml");
+    let catalog = "version: 1\nnode: mars\nactions:\n  delicate:\n    mode: write\n    description: x\n    argv: \
+                   [/bin/true]\n    approval: required\n";
+    std::fs::write(dir.path().join("catalog_mars.yaml"), catalog).unwrap();
+    let args = CheckArgs {
+        fleet: fleet.clone(),
+        catalogs: None,
+        no_catalogs: false,
+        node: None,
+        json: false,
+        quiet: false,
+    };
+    std::fs::write(&fleet, EXAMPLE).unwrap();
+    let (code, _, err) = check_args(&args, node("mars"), dir.path());
+    assert_eq!(code, GOOD);
+    assert!(err.contains("delicate on mars needs approval, and there are no `approver_keys`"), "{err}");
+    let key = format!("version: 1\napprover_keys: {{ ada: \"ed25519:{}\" }}\n", "a".repeat(64));
+    std::fs::write(&fleet, EXAMPLE.replacen("version: 1\n", &key, 1)).unwrap();
+    let (_, _, err) = check_args(&args, node("mars"), dir.path());
+    assert!(!err.contains("approve"), "{err}");
+}

@@ -18,6 +18,7 @@ fn fleet(nodes: &[(&str, &[&str], bool)]) -> Fleet {
         hash: FleetHash::of(b""),
         redis: None,
         task_keys: Default::default(),
+        approver_keys: Default::default(),
         lanes: Default::default(),
         nodes: nodes.iter().map(|(name, by, off)| (name.parse().unwrap(), node(by, *off))).collect(),
         grants: Vec::new(),

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use ring::digest::{SHA256, digest};
 use serde::Serialize;
 
-use super::dead::{Dead, task};
+use super::dead::{Dead, asks, hash, task};
 use crate::catalog::Mode;
 use crate::lane::Mark;
 use crate::queue::{QueueName, Seen};
@@ -35,6 +34,8 @@ pub(super) struct Lane {
 struct Entry {
     id: String,
     action: String,
+    /// Action and parameters.
+    asks: String,
     by: String,
     /// How long ago it was issued, or begun if it is in flight.
     age_ms: Option<u64>,
@@ -51,8 +52,7 @@ impl Lane {
             })
             .collect();
         let in_flight = |raw: &Vec<u8>| {
-            let hash: String =
-                digest(&SHA256, raw).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+            let hash = hash(raw);
             let begun = marks.iter().find(|(of, _)| *of == hash).map(|(_, mark)| mark.at.as_str());
             entry(raw, begun, now)
         };
@@ -84,6 +84,7 @@ fn entry(raw: &[u8], begun: Option<&str>, now: Timestamp) -> Entry {
         Some(task) => Entry {
             id: short(&task.id),
             action: short(&task.action),
+            asks: asks(&task),
             by: short(&task.by),
             age_ms,
             begun: begun.is_some(),
@@ -91,6 +92,7 @@ fn entry(raw: &[u8], begun: Option<&str>, now: Timestamp) -> Entry {
         None => Entry {
             id: "?".to_owned(),
             action: "no task".to_owned(),
+            asks: "no task".to_owned(),
             by: format!("{} bytes", raw.len()),
             age_ms,
             begun: begun.is_some(),
@@ -128,14 +130,15 @@ pub(super) fn text(lane: &Lane) -> String {
         text += &format!("  and {more} more\n");
     }
     for dead in &lane.dead {
-        text += &format!("  dead      {}  {}  {}\n", dead.name(), dead.at, dead.text);
+        let asks = dead.asked().unwrap_or("no task");
+        text += &format!("  dead      {}  {asks}  {}  {}\n", dead.name(), dead.at, dead.text);
     }
     text
 }
 
 fn line(what: &str, entry: &Entry) -> String {
     let age = entry.age_ms.map_or_else(|| "?".to_owned(), |ms| human(Duration::from_millis(ms)));
-    format!("  {what:8}  {}  {}  {age}  by {}\n", entry.id, entry.action, entry.by)
+    format!("  {what:8}  {}  {}  {age}  by {}\n", entry.id, entry.asks, entry.by)
 }
 
 #[cfg(test)]
@@ -147,9 +150,8 @@ mod tests {
         let node: NodeName = "mars".parse().unwrap();
         let now: Timestamp = "2026-11-29T14:02:10Z".parse().unwrap();
         let running =
-            br#"{"id":"a","action":"apt.upgrade","by":"ada","issued_at":"2026-11-29T14:00:00Z"}"#.to_vec();
-        let hash: String =
-            digest(&SHA256, &running).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+            br#"{"id":"a","action":"apt.upgrade","params":{"n":1,"unit":"x"},"by":"ada","issued_at":"2026-11-29T14:00:00Z"}"#.to_vec();
+        let hash = hash(&running);
         let mark = br#"{"owner":"o","place":"p","id":"a","action":"apt.upgrade","issued_ms":0,"again":false,"attempts":1,"at":"2026-11-29T14:02:00Z"}"#;
         let seen = Seen {
             waiting: 3,
@@ -162,7 +164,7 @@ mod tests {
         let lane = Lane::of(&node, Mode::Write, &QueueName::write(&node), seen, now);
         let text = text(&lane);
         assert!(text.contains("3 waiting, 1 in flight, 1 dead-lettered; NOBODY serves it"), "{text}");
-        assert!(text.contains("  running   a  apt.upgrade  10 s  by ada\n"), "{text}");
+        assert!(text.contains("  running   a  apt.upgrade n=1 unit=x  10 s  by ada\n"), "{text}");
         assert!(text.contains("  waiting   ?  no task  ?  by 4 bytes\n  and 2 more\n"), "{text}");
         assert!(!text.contains('\x1b'));
     }

@@ -2,8 +2,13 @@
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
+use std::path::Path;
+
+use anyhow::Context as _;
 
 use super::plan::Checked;
+use crate::fleet::Fleet;
+use crate::lane::approval::Approver;
 use crate::vocabulary::printable;
 
 /// How much of an answer is read, in bytes.
@@ -14,33 +19,59 @@ const ANSWER: u64 = 64;
 pub enum NotApproved {
     /// Nobody was there to be asked.
     #[error(
-        "approval_required: {0}; nothing was given to anybody. Give it with --yes, or run this on a terminal to be asked"
+        "approval_required: {0}; no task was submitted. Give it with --yes, or run this on a terminal to be asked"
     )]
     Nobody(String),
     /// Somebody said no.
-    #[error("approval_required: {0}; it was not approved, and nothing was given to anybody")]
+    #[error("approval_required: {0}; it was not approved, and no task was submitted")]
     Refused(String),
+    /// Whoever types this holds no key that lanes take an approval from.
+    #[error("approval_required: {0}; no task was submitted, because no approver's key is at hand here")]
+    NoKey(String),
 }
 
-/// Asks for the word that the steps need, if they need one and `yes` does not give it.
+/// Who approves the steps.
+#[derive(Debug)]
+pub(super) struct Approving {
+    pub(super) approver: Approver,
+    /// What the fleet calls the key.
+    pub(super) name: String,
+}
+
+/// Asks for the word that the steps need, if they need one and `yes` does not give it; `None` if they need none. The lanes take
+/// it only with an approver's key, the one at `key`, so nobody is asked who has none.
 ///
 /// # Errors
-/// [`NotApproved`].
-pub(super) fn approve(steps: &[Checked], yes: bool) -> Result<(), NotApproved> {
+/// [`NotApproved`], or a key that no lane would believe.
+pub(super) fn approve(
+    steps: &[Checked],
+    yes: bool,
+    key: &Path,
+    fleet: &Fleet,
+) -> anyhow::Result<Option<Approving>> {
     let open: Vec<String> = steps
         .iter()
         .enumerate()
         .filter(|(_, step)| step.approval)
         .map(|(n, step)| format!("step[{n}] {} on {}", step.action, step.node))
         .collect();
-    if yes || open.is_empty() {
-        return Ok(());
+    if open.is_empty() {
+        return Ok(None);
     }
     let open = open.join(", ");
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        return Err(NotApproved::Nobody(open));
+    let approving = Approver::load(key).and_then(|approver| {
+        let name = approver.name(&fleet.approver_keys)?.to_owned();
+        Ok(Approving { approver, name })
+    });
+    let approving =
+        approving.map_err(anyhow::Error::from).with_context(|| NotApproved::NoKey(open.clone()))?;
+    if yes {
+        return Ok(Some(approving));
     }
-    if ask(steps) { Ok(()) } else { Err(NotApproved::Refused(open)) }
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Err(NotApproved::Nobody(open).into());
+    }
+    if ask(steps) { Ok(Some(approving)) } else { Err(NotApproved::Refused(open).into()) }
 }
 
 fn ask(steps: &[Checked]) -> bool {

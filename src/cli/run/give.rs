@@ -4,15 +4,17 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 
+use super::approve::Approving;
 use super::plan::Checked;
 use crate::catalog::Mode;
 use crate::fleet::Fleet;
+use crate::lane::approval::APPROVED_FOR;
 use crate::lane::{Context, Signer, SignerError, Task, TaskResult};
 use crate::peer::identity::IdentityError;
 use crate::queue::Front;
-use crate::vocabulary::{TaskId, human};
+use crate::vocabulary::{TaskId, human, printable};
 
 /// How much of who asks and why fits into a task, in bytes ([`crate::lane::Task`]).
 const MAX_BY: usize = 200;
@@ -21,6 +23,7 @@ const MAX_BY: usize = 200;
 #[derive(Debug)]
 pub(super) struct Giver {
     signer: Option<(Signer, String)>,
+    approving: Option<Approving>,
     by: String,
 }
 
@@ -29,13 +32,19 @@ impl Giver {
     ///
     /// # Errors
     /// A key that cannot be used or that no lane would believe, or none where one is needed.
-    pub(super) fn new(path: &Path, by: String, fleet: &Fleet, steps: &[Checked]) -> anyhow::Result<Self> {
+    pub(super) fn new(
+        path: &Path,
+        by: String,
+        fleet: &Fleet,
+        steps: &[Checked],
+        approving: Option<Approving>,
+    ) -> anyhow::Result<Self> {
         let signer = match Signer::load(path) {
             Ok(signer) => {
                 let name = signer.name(&fleet.task_keys)?.to_owned();
                 Some((signer, name))
             }
-            Err(SignerError::File(IdentityError::Missing(_)))
+            Err(SignerError::File { source: IdentityError::Missing(_), .. })
                 if !steps.iter().any(|step| needs(step, fleet)) =>
             {
                 None
@@ -43,7 +52,7 @@ impl Giver {
             Err(error) => return Err(error.into()),
         };
         let end = by.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= MAX_BY).last();
-        Ok(Self { signer, by: by.get(..end.unwrap_or(0)).unwrap_or_default().to_owned() })
+        Ok(Self { signer, approving, by: by.get(..end.unwrap_or(0)).unwrap_or_default().to_owned() })
     }
 
     /// A task's bytes for the lane that it goes to.
@@ -58,16 +67,23 @@ impl Giver {
         let json = serde_json::to_string(&task)?;
         let Some((signer, name)) = &self.signer else { return Ok(json.into_bytes()) };
         let context = Context { node: &step.node, lane: step.lane };
-        Ok(serde_json::to_vec(&signer.sign(json, name, &context))?)
+        let mut envelope = signer.sign(json, name, &context);
+        if let (true, Some(Approving { approver, name })) = (step.approval, &self.approving) {
+            let now = (jiff::Timestamp::now(), APPROVED_FOR);
+            envelope = approver.approve(envelope, name, &context, now);
+        }
+        Ok(serde_json::to_vec(&envelope)?)
     }
 }
 
 fn needs(step: &Checked, fleet: &Fleet) -> bool {
     let unsigned = fleet.nodes.get(&step.node).is_some_and(|node| node.insecure_unsigned_write);
-    match step.lane {
-        Mode::Write => !unsigned,
-        Mode::Read => false,
-    }
+    // Only what is signed can be approved.
+    step.approval
+        || match step.lane {
+            Mode::Write => !unsigned,
+            Mode::Read => false,
+        }
 }
 
 /// An id for a task that is given now.
@@ -111,9 +127,22 @@ pub(super) async fn wait(
     }
     let raw = raw.with_context(|| format!("task {id} was given, and what came of it could not be asked"))?;
     let Some(raw) = raw else { return Ok(None) };
-    let result = serde_json::from_slice(&raw).with_context(|| {
-        format!("the result of {id} is none: does the lane of {} run another version?", step.node)
+    let result: TaskResult = serde_json::from_slice(&raw).with_context(|| {
+        format!("the result of {id} cannot be parsed: does the lane of {} run another version?", step.node)
     })?;
+    // Whoever can write to Redis can put another task's result there.
+    if (&result.node, result.lane) != (&step.node, step.lane)
+        || result.id != id.as_str() && !result.id.starts_with("sha256:")
+    {
+        bail!(
+            "the result of task {id} in Redis is that of task {} of the {} lane of {}: somebody writes results there who is \
+             no lane; ask the journal: keyholder prove {id} --node {}",
+            printable(&result.id),
+            result.lane,
+            result.node,
+            step.node
+        );
+    }
     Ok(Some(result))
 }
 

@@ -5,14 +5,12 @@ mod give;
 mod plan;
 mod show;
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::Serialize;
-use serde_json::Value;
 
 use super::ask::{duration, reason};
 use super::exit::Exit;
@@ -23,7 +21,7 @@ use crate::catalog::Mode;
 use crate::fleet::Fleet;
 use crate::journal::Proof;
 use crate::lane::{Status, TaskResult};
-use crate::queue::{Front, QueueName};
+use crate::queue::Front;
 use crate::vocabulary::{NodeName, TaskId, printable};
 
 pub use approve::NotApproved;
@@ -79,6 +77,9 @@ pub struct RunArgs {
     /// The key to sign with
     #[arg(long, value_name = "FILE", default_value = "/etc/keyholder/task.pem")]
     pub key: PathBuf,
+    /// The key to approve with what the catalog wants a person's approval for
+    #[arg(long, value_name = "FILE", default_value = "/etc/keyholder/approve.pem")]
+    pub approver_key: PathBuf,
     /// The fleet file; the catalogs lie beside it
     #[arg(long, value_name = "FILE", default_value = "/etc/keyholder/fleet.yaml")]
     pub fleet: PathBuf,
@@ -118,9 +119,9 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
             return Err(error);
         }
     };
-    approve::approve(&checked, args.yes)?;
+    let approving = approve::approve(&checked, args.yes, &args.approver_key, &fleet)?;
     let url = redis::url(&fleet, &args.fleet)?;
-    let giver = give::Giver::new(&args.key, by(&args), &fleet, &checked)?;
+    let giver = give::Giver::new(&args.key, by(&args), &fleet, &checked, approving)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let exit = runtime.block_on(async {
         let mut front = Front::connect(&url).await?;
@@ -225,37 +226,6 @@ async fn one(
         (Exit::Ok, Some(proof)) => prove::exit(proof.verdict),
         (exit, _) => exit,
     })
-}
-
-/// A task that is given anew.
-#[derive(Debug)]
-pub(super) struct Given {
-    /// Its new id.
-    pub(super) id: TaskId,
-    /// The queue of the lane that it belongs to now.
-    pub(super) queue: QueueName,
-    /// Its bytes.
-    pub(super) bytes: Vec<u8>,
-}
-
-/// Makes a task anew of what an earlier one asked for, with every check of a new one.
-///
-/// # Errors
-/// As [`run`].
-pub(super) fn again(
-    fleet: &Fleet,
-    path: &Path,
-    key: &Path,
-    (node, action, params): (&NodeName, String, BTreeMap<String, Value>),
-    by: String,
-) -> anyhow::Result<Given> {
-    let step = Step { node: node.to_string(), action, params };
-    let checked = plan::check(vec![step], fleet, &mut Catalogs::beside(path))?;
-    let giver = give::Giver::new(key, by, fleet, &checked)?;
-    let step = checked.first().context("a step")?;
-    let id = give::id()?;
-    let bytes = giver.write(step, &id)?;
-    Ok(Given { id, queue: step.queue(), bytes })
 }
 
 /// Whether there is such a node.

@@ -39,6 +39,26 @@ fn keys_have_names_of_their_own_and_their_own_form() {
 }
 
 #[test]
+fn who_may_approve_has_a_key_that_signs_no_tasks() {
+    let (a, b) = (format!("ed25519:{}", "a".repeat(64)), format!("ed25519:{}", "b".repeat(64)));
+    let fleet =
+        load(&top(&format!("task_keys: {{ hub: \"{a}\" }}\napprover_keys: {{ ada: \"{b}\" }}\n"))).unwrap();
+    assert_eq!(fleet.fleet.approver_keys["ada"].to_string(), b);
+    refused(
+        &top(&format!("task_keys:\n  hub: \"{a}\"\napprover_keys:\n  ada: \"{a}\"\n")),
+        &format!(
+            "fleet.yaml:5:8: `hub` has the same key (found `\"{a}\"`; expected a key of its own for each name: it says \
+             who has signed)"
+        ),
+    );
+    refused(
+        &top("approver_keys: { ada: \"sha256:abc\" }\n"),
+        "fleet.yaml:2:23: this is not an approver's key (found `\"sha256:abc\"`; expected ed25519: and 64 lower-case \
+         hexadecimal digits, as `keyholder key show --approver` prints it)",
+    );
+}
+
+#[test]
 fn reads_have_their_own_lane_only_when_somebody_says_so() {
     assert!(load(&top("lanes: { read_routing: true }\n")).unwrap().fleet.lanes.read_routing);
     refused(

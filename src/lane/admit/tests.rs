@@ -3,6 +3,7 @@ use std::convert::Infallible;
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 
 use super::*;
+use crate::lane::approval::Approver;
 use crate::lane::sign::{hex, seal};
 use crate::lane::task::{Envelope, MAX_TASK};
 use crate::vocabulary::TaskKey;
@@ -22,6 +23,16 @@ actions:
     description: last lines
     argv: [/usr/bin/journalctl, -n, "{lines}"]
     params: { lines: { int: { min: 10, max: 200 } } }
+  delicate:
+    mode: read
+    description: looks at what a person must allow
+    argv: [/bin/true]
+    approval: required
+  again:
+    mode: write
+    description: may run again
+    argv: [/bin/true]
+    idempotent: true
   apt.upgrade:
     mode: write
     description: upgrade all
@@ -29,11 +40,11 @@ actions:
 "#;
 
 const NOW: i64 = 1_796_000_000_000;
-const NEW: Past = Past { id_used: false, runs: 0, forgotten_ms: i64::MIN };
+const NEW: Past = Past { id_used: false, runs: 0, born_ms: i64::MIN, forgotten_ms: i64::MIN };
 
 fn rules(lane: Mode) -> Rules {
     let catalog = crate::catalog::parse("catalog_mars.yaml", CATALOG.as_bytes()).unwrap().catalog;
-    Rules { catalog, lane, keys: TaskKeys::default(), signed_only: false }
+    Rules { catalog, lane, keys: TaskKeys::default(), approvers: ApproverKeys::default(), signed_only: false }
 }
 
 fn at(ms: i64) -> String {
@@ -165,6 +176,79 @@ fn old_tasks_and_those_from_the_future_have_expired() {
     assert!(with(task("service.logs", r#"{"lines":10}"#).as_bytes(), &rules, forgotten).is_ok());
     let used = with(issued(NOW).as_bytes(), &rules, Past { id_used: true, ..NEW }).unwrap_err();
     assert_eq!(used.code, RefusalCode::Replayed);
+}
+
+#[test]
+fn what_was_issued_before_the_ledger_begins_is_refused_unless_nothing_depends_on_how_often_it_runs() {
+    let rules = rules(Mode::Write);
+    // All these were issued a second before now.
+    let born = |ms: i64| Past { born_ms: NOW - ms, ..NEW };
+    for (action, params, code) in [
+        ("apt.upgrade", "{}", Some(RefusalCode::BeforeLedger)),
+        ("again", "{}", Some(RefusalCode::BeforeLedger)),
+        ("queue.length", r#"{"queue":"tasks:maintenance:mars"}"#, Some(RefusalCode::BeforeLedger)),
+        ("service.logs", r#"{"lines":10}"#, None),
+    ] {
+        let given = |past| with(task(action, params).as_bytes(), &rules, past).err();
+        let refusal = given(born(999));
+        assert_eq!(refusal.as_ref().map(|refusal| refusal.code), code, "{action}");
+        assert!(refusal.is_none_or(|refusal| refusal.text.contains("ask again")));
+        assert_eq!(given(born(1000)), None, "{action}");
+    }
+}
+
+#[test]
+fn what_the_catalog_wants_approved_is_run_only_with_an_approvers_word_for_it() {
+    let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
+    let public = |pair: &Ed25519KeyPair| -> TaskKey {
+        format!("ed25519:{}", hex(pair.public_key().as_ref())).parse().unwrap()
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("approve.pem");
+    crate::peer::identity::generate(&path, false).unwrap();
+    let approver = Approver::load(&path).unwrap();
+    let keys: TaskKeys = [("hub".to_owned(), public(&pair))].into_iter().collect();
+    let approvers: ApproverKeys = [("ada".to_owned(), approver.public())].into_iter().collect();
+    // Also where nobody has to sign, and for what only reads.
+    for signed_only in [true, false] {
+        let rules =
+            Rules { keys: keys.clone(), approvers: approvers.clone(), signed_only, ..rules(Mode::Write) };
+        let mars: crate::vocabulary::NodeName = "mars".parse().unwrap();
+        let context = Context { node: &mars, lane: Mode::Write };
+        let plain = task("delicate", "{}");
+        let bare = signed(&plain, &pair, "mars", Mode::Write);
+        let now = jiff::Timestamp::from_millisecond(NOW).unwrap();
+        let approve = |envelope: &Envelope, at| {
+            approver.approve(envelope.clone(), "ada", &context, (at, Duration::from_secs(60)))
+        };
+        let good = approve(&bare, now);
+        let raw = |envelope: &Envelope| serde_json::to_string(envelope).unwrap();
+        assert_eq!(code(raw(&good), &rules), None);
+        let other = signed(&task("delicate", "{ }"), &pair, "mars", Mode::Write);
+        for bad in [
+            bare.clone(),
+            Envelope { approval: good.approval.clone(), ..other },
+            approve(&bare, now - jiff::SignedDuration::from_secs(61)),
+            approver.approve(bare.clone(), "hub", &context, (now, Duration::from_secs(60))),
+            approver.approve(
+                bare.clone(),
+                "ada",
+                &Context { lane: Mode::Read, ..context },
+                (now, Duration::from_secs(60)),
+            ),
+        ] {
+            let refusal = with(raw(&bad).as_bytes(), &rules, NEW).unwrap_err();
+            assert_eq!(refusal.code, RefusalCode::Unapproved, "{bad:?}");
+            assert!(refusal.text.contains("delicate on mars needs a person's approval"), "{refusal}");
+        }
+        let unsigned = if signed_only { RefusalCode::Unsigned } else { RefusalCode::Unapproved };
+        assert_eq!(code(&plain, &rules), Some(unsigned));
+        // An approval does not stand for a signature, nor the other way round.
+        let forged = Envelope { sig: "0".repeat(128), ..good.clone() };
+        assert_eq!(code(raw(&forged), &rules), Some(RefusalCode::Unsigned));
+        let nobody = Rules { approvers: ApproverKeys::default(), ..rules };
+        assert_eq!(code(raw(&good), &nobody), Some(RefusalCode::Unapproved));
+    }
 }
 
 fn signed(task: &str, pair: &Ed25519KeyPair, node: &str, lane: Mode) -> Envelope {

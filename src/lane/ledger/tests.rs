@@ -132,3 +132,42 @@ fn a_foreign_or_newer_file_is_left_alone() {
     Connection::open(dir.path().join("ledger.db")).unwrap().pragma_update(None, "user_version", 9).unwrap();
     assert!(matches!(Ledger::open(dir.path()), Err(LedgerError::Newer { found: 9, .. })));
 }
+
+#[test]
+fn a_ledger_knows_since_when_it_is_complete() {
+    let dir = tempfile::tempdir().unwrap();
+    let before = jiff::Timestamp::now().as_millisecond();
+    let now = |ledger: &Ledger| ledger.born_ms(jiff::Timestamp::now().as_millisecond()).unwrap();
+    let born = {
+        let ledger = Ledger::open(dir.path()).unwrap();
+        assert_eq!(ledger.origin(), Origin::New);
+        now(&ledger)
+    };
+    assert!(born >= before);
+    let ledger = Ledger::open(dir.path()).unwrap();
+    assert_eq!((ledger.origin(), now(&ledger)), (Origin::Kept, born));
+    // The clock was years ahead when it was made: it counts from where the clock is known to be, and for good.
+    assert_eq!(ledger.born_ms(5_000).unwrap(), 5_000);
+    drop(ledger);
+    assert_eq!(now(&Ledger::open(dir.path()).unwrap()), 5_000);
+
+    // A copy does not have what was written after copying.
+    let (path, copy) = (dir.path().join("ledger.db"), dir.path().join("copy"));
+    fs::copy(&path, &copy).unwrap();
+    fs::rename(&copy, &path).unwrap();
+    let copied = Ledger::open(dir.path()).unwrap();
+    assert!(copied.origin() == Origin::Copied && now(&copied) >= born);
+    drop(copied);
+    assert_eq!(Ledger::open(dir.path()).unwrap().origin(), Origin::Kept);
+}
+
+#[test]
+fn a_ledger_of_an_older_version_is_as_old_as_can_be() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(Ledger::open(dir.path()).unwrap());
+    let conn = Connection::open(dir.path().join("ledger.db")).unwrap();
+    conn.execute_batch("ALTER TABLE lane DROP COLUMN born_ms; ALTER TABLE lane DROP COLUMN file_ns").unwrap();
+    drop(conn);
+    let ledger = Ledger::open(dir.path()).unwrap();
+    assert_eq!((ledger.origin(), ledger.born_ms(5_000).unwrap()), (Origin::Kept, i64::MIN));
+}

@@ -40,6 +40,7 @@ fn fleet() -> Fleet {
         hash: FleetHash::of(b""),
         redis: None,
         task_keys: Default::default(),
+        approver_keys: Default::default(),
         lanes: Default::default(),
         nodes: BTreeMap::from([
             ("mars".parse().unwrap(), node(&["ai-core", "moon"])),

@@ -184,6 +184,7 @@ impl House {
             hash: FleetHash::of(b"fleet"),
             redis: None,
             task_keys: Default::default(),
+            approver_keys: Default::default(),
             lanes: Default::default(),
             nodes: BTreeMap::from([
                 (name("mars"), node(address, &[key.pin], &["ai-core"])),

@@ -69,7 +69,12 @@ impl Scene {
         });
         let keys = self.client.keys.clone();
         redis::cmd("LPUSH").arg(&keys.in_flight).arg(raw).exec(&mut self.client.conn).unwrap();
-        redis::cmd("HSET").arg(&keys.begun).arg(hash).arg(mark.to_string()).exec(&mut self.client.conn).unwrap();
+        redis::cmd("HSET")
+            .arg(&keys.begun)
+            .arg(hash)
+            .arg(mark.to_string())
+            .exec(&mut self.client.conn)
+            .unwrap();
     }
 
     fn settled(&mut self) {

@@ -44,11 +44,15 @@ impl Scene {
         scene.rig.program("fail", "exit 7");
         let key = scene.keyholder(&["key", "generate", "--task", "--key-dir", "DIR"]);
         let key = String::from_utf8(key.stdout).unwrap();
+        let approver = scene.keyholder(&["key", "generate", "--approver", "--key-dir", "DIR"]);
+        let approver = String::from_utf8(approver.stdout).unwrap();
         let fleet = format!(
-            "version: 1\nredis: {{ url: \"{}\" }}\ntask_keys: {{ ada: \"{}\" }}\n{more}\nnodes:\n  mars: {{ address: \
+            "version: 1\nredis: {{ url: \"{}\" }}\ntask_keys: {{ ada: \"{}\" }}\napprover_keys: {{ eve: \"{}\" \
+             }}\n{more}\nnodes:\n  mars: {{ address: \
              \"192.0.2.10:7433\" }}\n  venus: {{ address: \"192.0.2.20:7433\" }}\n",
             scene.redis.url(""),
-            key.trim()
+            key.trim(),
+            approver.trim()
         );
         std::fs::write(scene.rig.path("fleet.yaml"), fleet).unwrap();
         scene
@@ -67,7 +71,16 @@ impl Scene {
     }
 
     fn run(&self, args: &[&str]) -> Told {
-        let files = ["--timeout", "20s", "--fleet", "DIR/fleet.yaml", "--key", "DIR/task.pem"];
+        let files = [
+            "--timeout",
+            "20s",
+            "--fleet",
+            "DIR/fleet.yaml",
+            "--key",
+            "DIR/task.pem",
+            "--approver-key",
+            "DIR/approve.pem",
+        ];
         let files = if args.iter().any(|arg| ["--timeout", "--no-wait"].contains(arg)) {
             &files[2..]
         } else {
@@ -77,7 +90,7 @@ impl Scene {
     }
 
     fn queue(&self, args: &[&str]) -> Told {
-        let files = ["--fleet", "DIR/fleet.yaml", "--key", "DIR/task.pem", "--socket", "DIR/no.sock"];
+        let files = ["--fleet", "DIR/fleet.yaml", "--socket", "DIR/no.sock"];
         Told::of(self.keyholder(&[&["queue", "mars"], args, &files[..]].concat()))
     }
 
@@ -217,7 +230,7 @@ fn without_anybody_to_keep_the_record_a_dead_letter_stays_where_it_is() {
     let told = scene.queue(&["drop", &hash[..12], "--why", "a test"]);
     assert!(told.code == Some(6) && told.err.contains("nothing was touched"), "{told:?}");
     let told = scene.queue(&["requeue", &hash[..12], "--why", "a test"]);
-    assert!(told.code == Some(1) && told.err.contains("cannot be given anew"), "{told:?}");
+    assert!(told.code == Some(5) && told.err.contains("is not requeued: nobody signed it"), "{told:?}");
     assert_eq!(scene.queue(&["drop", "zz", "--why", "a test"]).code, Some(1));
     assert_eq!(scene.queue(&["drop", &hash]).code, Some(2));
     assert_eq!(client.dead().len(), 1);
@@ -277,7 +290,7 @@ fn what_the_catalog_wants_approved_is_given_to_nobody_without_a_persons_word() {
     let told = scene.run(&["mars", "delicate"]);
     assert!(
         told.code == Some(5)
-            && told.err.contains("approval_required: step[0] delicate on mars; nothing was given to anybody")
+            && told.err.contains("approval_required: step[0] delicate on mars; no task was submitted")
             && told.err.contains("--yes"),
         "{told:?}"
     );
@@ -296,7 +309,10 @@ fn what_the_catalog_wants_approved_is_given_to_nobody_without_a_persons_word() {
     let at_a_terminal = |answer: &str| {
         let dir = scene.rig.dir.path().display().to_string();
         let keyholder = env!("CARGO_BIN_EXE_keyholder");
-        let command = format!("{keyholder} run mars delicate --fleet {dir}/fleet.yaml --key {dir}/task.pem");
+        let command = format!(
+            "{keyholder} run mars delicate --fleet {dir}/fleet.yaml --key {dir}/task.pem \
+             --approver-key {dir}/approve.pem"
+        );
         let mut script = Command::new("script");
         script.args(["--quiet", "--return", "--command", &command, "/dev/null"]);
         let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -314,4 +330,82 @@ fn what_the_catalog_wants_approved_is_given_to_nobody_without_a_persons_word() {
     assert_eq!(scene.rig.log(), ["noted"]);
     assert_eq!(at_a_terminal("y\n").code, Some(0));
     assert_eq!(scene.rig.log(), ["noted", "noted"]);
+
+    // A word that no lane would take is not asked for, whoever says yes.
+    let strange = scene.rig.path("approve.pem");
+    std::fs::remove_file(&strange).unwrap();
+    let told = scene.run(&["mars", "delicate", "--yes"]);
+    assert!(told.code == Some(5) && told.err.contains("keyholder key generate --approver"), "{told:?}");
+    scene.keyholder(&["key", "generate", "--approver", "--key-dir", "DIR"]);
+    let told = scene.run(&["mars", "delicate", "--yes"]);
+    assert!(told.code == Some(5) && told.err.contains("in no line of `approver_keys`"), "{told:?}");
+    assert_eq!((scene.waiting(), scene.rig.log().len()), ([0, 0], 2));
+}
+
+/// However it comes: signed without an approval, or not signed where nobody has to sign.
+#[test]
+fn a_lane_runs_nothing_that_wants_an_approval_and_has_none() {
+    let scene = Scene::new("");
+    // A catalog that another host may have: there it wants no approval, so `keyholder run` gives none.
+    let catalog = scene.rig.path("catalog_mars.yaml");
+    let wanted = std::fs::read_to_string(&catalog).unwrap();
+    let lane = scene.lane("write");
+    lane.wait_for("serving");
+    std::fs::write(&catalog, wanted.replace("    approval: required\n", "")).unwrap();
+    let told = scene.run(&["mars", "delicate"]);
+    assert!(
+        told.code == Some(5) && told.err.contains("unapproved: delicate on mars needs a person's"),
+        "{told:?}"
+    );
+    let mut client = Client::new(&scene.redis, "write");
+    let dead = until("it is dead-lettered", || client.dead().first().cloned());
+    assert_eq!(dead["code"], "unapproved");
+    assert!(scene.queue(&[]).out.contains("  delicate  "), "the listing says what it asks for");
+    assert_eq!(lane.leave(), Some(0));
+    std::fs::write(&catalog, wanted).unwrap();
+    let unsigned = scene.rig.lane("write", &scene.redis);
+    unsigned.wait_for("serving");
+    let raw = super::rig::task("bare", "delicate", "{}");
+    client.push(raw.as_bytes());
+    until("it is dead-lettered", || (client.dead().len() == 2).then_some(()));
+    assert_eq!(client.dead()[0]["code"], "unapproved");
+    assert_eq!(scene.rig.log(), [""; 0]);
+}
+
+/// What Redis holds about a task of somebody else's is not shown as its result.
+#[test]
+fn a_result_that_is_another_tasks_is_not_believed() {
+    let scene = Scene::new("");
+    let lane = scene.lane("write");
+    let other = scene.run(&["mars", "note", "--json"]);
+    let other: Value = serde_json::from_str(&other.out).unwrap();
+    assert_eq!(lane.leave(), Some(0));
+    let waits = scene
+        .command(&[
+            "run",
+            "mars",
+            "note",
+            "--timeout",
+            "25s",
+            "--fleet",
+            "DIR/fleet.yaml",
+            "--key",
+            "DIR/task.pem",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut client = Client::new(&scene.redis, "write");
+    let queue = client.keys.queue.clone();
+    let raw = until("the task waits", || {
+        let raw: Option<String> = redis::cmd("LINDEX").arg(&queue).arg(0).query(&mut client.conn).unwrap();
+        raw
+    });
+    let envelope: Value = serde_json::from_str(&raw).unwrap();
+    let task: Value = serde_json::from_str(envelope["task"].as_str().unwrap()).unwrap();
+    let key = client.keys.result(task["id"].as_str().unwrap());
+    redis::cmd("SET").arg(key).arg(other["result"].to_string()).exec(&mut client.conn).unwrap();
+    let told = Told::of(waits.wait_with_output().unwrap());
+    assert!(told.code == Some(1) && told.err.contains("somebody writes results there"), "{told:?}");
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -46,6 +46,9 @@ impl Rig {
         let at = dir.path().to_str().unwrap();
         let catalog = format!("version: 1\nnode: mars\nactions:\n{actions}").replace("DIR", at);
         fs::write(dir.path().join("catalog_mars.yaml"), catalog).unwrap();
+        for mode in ["write", "read"] {
+            old_ledger(&dir.path().join(format!("state-{mode}")));
+        }
         Self { dir }
     }
 
@@ -131,6 +134,27 @@ impl Rig {
             .envs(env.iter().copied());
         Lane::spawn(command)
     }
+}
+
+/// A ledger as an older version made it, so that tasks may be given before the lane's first start.
+fn old_ledger(dir: &Path) {
+    fs::create_dir(dir).unwrap();
+    let ledger = rusqlite::Connection::open(dir.join("ledger.db")).unwrap();
+    ledger
+        .execute_batch(
+            "CREATE TABLE lane (id TEXT NOT NULL, forgotten_ms INTEGER NOT NULL) STRICT;
+             CREATE TABLE task (
+                 seq INTEGER PRIMARY KEY AUTOINCREMENT, hash TEXT NOT NULL UNIQUE, id TEXT NOT NULL,
+                 action TEXT NOT NULL, issued_ms INTEGER NOT NULL, begun_ms INTEGER, again INTEGER NOT NULL,
+                 attempts INTEGER NOT NULL, result TEXT, published INTEGER NOT NULL
+             ) STRICT;
+             CREATE INDEX task_id ON task (id);
+             CREATE INDEX task_rate ON task (action, begun_ms);
+             CREATE INDEX task_open ON task (seq) WHERE NOT published;
+             INSERT INTO lane VALUES (lower(hex(randomblob(16))), -9223372036854775808);
+             PRAGMA user_version = 1;",
+        )
+        .unwrap();
 }
 
 /// A running lane.

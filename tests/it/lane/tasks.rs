@@ -141,7 +141,7 @@ fn bad_tasks_start_nothing_and_the_lane_goes_on() {
     assert_eq!(codes[5..], [Unsigned, Unsigned, Malformed, BadParam, UnknownAction]);
     assert_eq!(codes[..5], [Malformed; 5]);
     let dead = client.dead();
-    assert_eq!(dead.len(), 6);
+    assert_eq!(dead.len(), 8);
     assert!(dead.iter().any(|one| one["task"]["escaped"] == "\\xff\\xfe\\x00"), "{dead:?}");
     assert!(dead.iter().all(|one| one.to_string().len() < 40_000));
 
