@@ -52,6 +52,8 @@ pub enum Objection {
     NotRunning,
     /// Another remedy is under way.
     UnderWay(Remedy),
+    /// systemd is in the middle of something with the unit, in these words. An order that is about one run does not cut into it.
+    InTransition(&'static str),
 }
 
 /// Admits an order or says why not. An order may act on a worker that cannot be observed: somebody else decided.
@@ -88,6 +90,11 @@ pub fn admit(
         && expected != running
     {
         return Ok(Admitted::AlreadyRecovered(running));
+    }
+    // Whoever ordered what systemd does, perhaps this supervisor before it was restarted: the run that the order is about is
+    // being replaced already.
+    if let (Health::InTransition(what), Some(_), false) = (health, wish.expect, wish.force) {
+        return Err(Objection::InTransition(what));
     }
     match (health, wish.remedy) {
         (Health::Dead(Death::NotStartable(obstacle)), Remedy::Relaunch) => {
@@ -162,6 +169,16 @@ mod tests {
         let settling = Phase::Settling { until: NOW, invocation: run(2), episode: Episode::default() };
         let state = WorkerState { phase: settling, ..state };
         assert_eq!(ask(&state, &CRASHED, order), Ok(Admitted::AlreadyRecovered(run(2))));
+    }
+
+    #[test]
+    fn an_order_about_one_run_does_not_cut_into_what_systemd_does_with_the_unit() {
+        let state = WorkerState::default();
+        let health = Health::InTransition("systemd has a job queued for it");
+        let order = Wish { expect: Some(run(1)), ..Wish::default() };
+        assert!(matches!(ask(&state, &health, order), Err(Objection::InTransition(_))));
+        assert_eq!(ask(&state, &health, Wish { force: true, ..order }), Ok(Admitted::Start));
+        assert_eq!(ask(&state, &health, Wish::default()), Ok(Admitted::Start), "a person who names no run");
     }
 
     #[test]

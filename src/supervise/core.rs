@@ -121,6 +121,7 @@ impl Core {
         for name in names {
             let mut loops = false;
             if let Some(worker) = self.workers.get_mut(&name) {
+                worker.looked_at = true;
                 loops = worker.loops.take(seen, &worker.spec.policy, now);
                 if !worker.knows_better_than(seen) {
                     worker.take_in(seen.clone(), self.host, now);
@@ -161,6 +162,12 @@ impl Core {
         if worker.signs.vitals() != before {
             self.look(&target.worker, now);
         }
+    }
+
+    /// Whether every worker of this node has been looked at since this supervisor started, if only to find that it cannot be
+    /// observed.
+    pub(super) fn has_looked_at_all(&self) -> bool {
+        self.workers.values().all(|worker| worker.looked_at)
     }
 
     /// Judges a worker by what was last seen of it.

@@ -7,6 +7,8 @@ mod away;
 mod core;
 mod drill;
 mod errands;
+#[cfg(test)]
+mod explored;
 mod gentle;
 pub mod kernel;
 mod lanes;

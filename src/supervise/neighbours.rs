@@ -1,6 +1,6 @@
 //! The nodes that this one watches, as their supervisors describe them, or as their silence does.
 
-mod seen;
+pub(in crate::supervise) mod seen;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -269,6 +269,9 @@ impl Core {
             Objection::UnderWay(remedy) => {
                 refused(RefusalCode::Busy, format!("a {remedy} of {target} is under way already: ask again"))
             }
+            Objection::InTransition(what) => {
+                refused(RefusalCode::Busy, format!("{target}: {what}: ask again when that has ended"))
+            }
             Objection::NotStartable(obstacle) => {
                 refused(RefusalCode::NotStartable, format!("{target}: {obstacle}"))
             }

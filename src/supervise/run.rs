@@ -33,6 +33,8 @@ use crate::vocabulary::{BootNonce, Moment, NodeName};
 
 /// How many events of each kind may wait for the loop. It takes them in microseconds; a full channel holds the sender.
 const INBOX: usize = 256;
+/// How long requests wait after the start for the first look at every worker; it takes some milliseconds unless PID 1 hangs.
+const FIRST_LOOKS: Duration = Duration::from_secs(2);
 /// How long a clean stop waits for systemd's answer whether the whole host stops.
 const SHUTDOWN_WORD: Duration = Duration::from_secs(2);
 /// The same if systemd cannot be asked.
@@ -70,13 +72,14 @@ enum Woke {
 
 impl Inbox {
     /// Waits for the next event, at most for `time`. Each branch is cancel-safe: `recv` takes nothing before it is ready.
-    async fn next(&mut self, time: Duration) -> Woke {
+    /// Requests wait unless `requests` is set.
+    async fn next(&mut self, time: Duration, requests: bool) -> Woke {
         tokio::select! {
             // What systemd saw comes first: every decision should rest on the newest look.
             biased;
             Some(event) = self.systemd.recv() => Woke::Systemd(event),
             Some(done) = self.done.recv() => Woke::Done(done),
-            Some(order) = self.orders.recv() => Woke::Order(order),
+            Some(order) = self.orders.recv(), if requests => Woke::Order(order),
             Some(event) = self.peers.recv() => Woke::Peer(event),
             Some(vitals) = self.vitals.recv() => Woke::Vitals(vitals),
             Some(news) = self.lanes.recv() => Woke::Lane(news),
@@ -224,16 +227,24 @@ async fn supervise(
 ) -> Result<(), SuperviseError> {
     // Whether there was anything since the last quiet moment; the start counts.
     let mut busy = true;
+    let first_looks_until = Moment::now() + FIRST_LOOKS;
     loop {
         let now = Moment::now();
         let due = core.tick(now);
+        // What is not known yet may be in the middle of a restart that the supervisor before this one has ordered.
+        let requests = now >= first_looks_until || core.has_looked_at_all();
+        let due = if requests {
+            due
+        } else {
+            Some(due.map_or(first_looks_until, |due| due.min(first_looks_until)))
+        };
         // Each new text is work for PID 1, which has better things to do while it brings a worker back.
         if !core.is_acting() {
             notifier.status(core.status_line(now));
         }
         notifier.passed();
         let sleep = due.map_or(notifier.at_most(), |due| due.since(now).min(notifier.at_most()));
-        let (before, woke) = (now, inbox.next(sleep).await);
+        let (before, woke) = (now, inbox.next(sleep, requests).await);
         let now = Moment::now();
         core.slept(before, sleep, now);
         if let Woke::Time = woke {

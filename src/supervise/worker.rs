@@ -28,6 +28,8 @@ pub(super) struct Worker {
     pub(super) spec: Arc<Spec>,
     pub(super) state: WorkerState,
     pub(super) seen: Observation,
+    /// Whether systemd was asked about it since this supervisor started.
+    pub(super) looked_at: bool,
     /// What systemd does about it itself.
     pub(super) loops: Loops,
     /// Signs of progress beside the unit's state.
@@ -86,6 +88,7 @@ impl Worker {
             spec,
             state,
             seen: Observation::Failed(blind.clone()),
+            looked_at: false,
             loops: Loops::default(),
             signs: Signs::default(),
             health: Health::Unknown(blind.clone()),

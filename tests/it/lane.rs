@@ -3,6 +3,7 @@
 mod answered;
 mod canary;
 mod deaf;
+mod every_step;
 mod forged;
 mod giving;
 mod heritage;
@@ -16,6 +17,7 @@ mod secret;
 mod sentinel;
 mod servers;
 mod status;
+mod steps;
 mod storm;
 mod tasks;
 mod trouble;

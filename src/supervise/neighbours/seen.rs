@@ -9,8 +9,9 @@ use crate::supervise::worker::rungs;
 use crate::vocabulary::{FailureClass, Moment, NodeName, Remedy, WorkerName};
 
 /// A worker of a watched node.
-pub(super) struct Seen {
-    pub(super) report: WorkerReport,
+#[derive(Debug, Clone)]
+pub(in crate::supervise) struct Seen {
+    pub(in crate::supervise) report: WorkerReport,
     at: Moment,
     /// Since when its node leaves it to its watchers.
     left: Option<Moment>,
@@ -31,7 +32,7 @@ pub(super) fn rank(fleet: &Fleet, me: &NodeName, node: &NodeName, worker: &Worke
 }
 
 /// The state of a watcher's own orders for one worker.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 enum Run {
     Idle,
     /// By `shows` the worker has to show that it helped, if that is seen from here and not by its own node.
@@ -46,7 +47,7 @@ enum Run {
 }
 
 /// What a watcher is to order for a worker.
-pub(super) enum Ask {
+pub(in crate::supervise) enum Ask {
     /// Nothing.
     Nothing,
     /// Nothing before this moment.
@@ -66,7 +67,7 @@ impl Seen {
     }
 
     /// The report as it reads now.
-    pub(super) fn now(&self, now: Moment) -> WorkerReport {
+    pub(in crate::supervise) fn now(&self, now: Moment) -> WorkerReport {
         let mut report = self.report.clone();
         report.age_by(now.since(self.at));
         if let (true, Some(((class, evidence), since))) = (self.ails(), &self.outside) {
@@ -84,7 +85,7 @@ impl Seen {
     }
 
     /// What is kept of it when its node reports anew.
-    pub(super) fn replaced(self, report: WorkerReport, now: Moment) -> Self {
+    pub(in crate::supervise) fn replaced(self, report: WorkerReport, now: Moment) -> Self {
         let healthy = report.class == Class::Healthy;
         let another_run = report.invocation != self.report.invocation;
         let left = report.left_to_peers.then(|| self.left.unwrap_or(now));
@@ -107,7 +108,7 @@ impl Seen {
         Self { report, at: now, left, errand, ..self }
     }
 
-    pub(super) fn new(report: WorkerReport, now: Moment) -> Self {
+    pub(in crate::supervise) fn new(report: WorkerReport, now: Moment) -> Self {
         let left = report.left_to_peers.then_some(now);
         Self {
             report,
@@ -152,7 +153,7 @@ impl Seen {
     }
 
     /// What is to be ordered for it now. `there` is for how long its supervisor has been there: nobody could do anything before.
-    pub(super) fn ask(
+    pub(in crate::supervise) fn ask(
         &mut self,
         me: &NodeName,
         spec: &Spec,
@@ -209,7 +210,7 @@ impl Seen {
     }
 
     /// The order was answered.
-    pub(super) fn answered(&mut self, served: bool, now: Moment) {
+    pub(in crate::supervise) fn answered(&mut self, served: bool, now: Moment) {
         let Run::InFlight { failures, shows } = self.errand else { return };
         let more = failures.saturating_add(1);
         self.errand = match (served, shows) {

@@ -86,6 +86,18 @@ impl Rig {
         Lane::spawn(self.command(mode, url, args, env))
     }
 
+    /// A write lane with a state directory of its own among `args`.
+    pub(super) fn stepped_lane(&self, url: &str, args: &[&str]) -> Lane {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_keyholder"));
+        command
+            .args(["lane", "--mode", "write", "--node", "mars", "--catalog"])
+            .arg(self.path("catalog_mars.yaml"))
+            .args(args)
+            .env_remove("NOTIFY_SOCKET")
+            .env("KEYHOLDER_REDIS", url);
+        Lane::spawn(command)
+    }
+
     fn command(&self, mode: &str, url: &str, args: &[&str], env: &[(&str, &str)]) -> Command {
         let (first, prefix): (&str, &[&str]) = match mode {
             "read" => ("setpriv", &["--no-new-privs", "--", env!("CARGO_BIN_EXE_keyholder")]),
@@ -198,8 +210,12 @@ impl Lane {
         })
     }
 
+    pub(super) fn pid(&self) -> i32 {
+        self.child.id().try_into().unwrap()
+    }
+
     pub(super) fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
+        kill(Pid::from_raw(self.pid()), signal).unwrap();
     }
 
     /// SIGKILL: it can do nothing about it.
