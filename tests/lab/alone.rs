@@ -3,3 +3,4 @@
 mod calm;
 mod demo;
 mod load;
+mod soak;
