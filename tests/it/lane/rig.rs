@@ -149,7 +149,7 @@ impl Rig {
 }
 
 /// A ledger as an older version made it, so that tasks may be given before the lane's first start.
-fn old_ledger(dir: &Path) {
+pub(super) fn old_ledger(dir: &Path) {
     fs::create_dir(dir).unwrap();
     let ledger = rusqlite::Connection::open(dir.join("ledger.db")).unwrap();
     ledger

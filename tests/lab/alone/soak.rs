@@ -25,7 +25,8 @@ struct Dice(u64);
 
 impl Dice {
     fn new() -> Self {
-        let seed = std::env::var("KEYHOLDER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_261_201);
+        let seed =
+            std::env::var("KEYHOLDER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_261_201);
         println!("KEYHOLDER_SEED={seed}");
         Self(seed)
     }
@@ -45,14 +46,19 @@ impl Dice {
 /// Works in steps that its heartbeat shows, and is only woken by its nudge.
 const BEAT: &str = "#!/bin/sh\ntrap : USR1\nwhile :; do : >/run/beat; sleep 0.5; done\n";
 /// Ready after three seconds, its first sign two seconds later.
-const SLOW: &str = "#!/bin/sh\nsleep 3; systemd-notify --ready; sleep 2\nwhile :; do : >/run/slow; sleep 0.5; done\n";
+const SLOW: &str =
+    "#!/bin/sh\nsleep 3; systemd-notify --ready; sleep 2\nwhile :; do : >/run/slow; sleep 0.5; done\n";
 
 /// The units of every node: name, file, and what the fleet file says besides the unit.
 const UNITS: [(&str, &str, &str); 10] = [
     ("plain1", "[Service]\nExecStart=/bin/sleep infinity\n", "undeclared_stop: 5s"),
     ("plain2", "[Service]\nExecStart=/bin/sleep infinity\n", "undeclared_stop: 5s"),
     ("plain3", "[Service]\nExecStart=/bin/sleep infinity\n", "undeclared_stop: 5s, blast_radius: critical"),
-    ("auto", "[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStart=/bin/sleep infinity\nRestart=always\nRestartSec=0\n", ""),
+    (
+        "auto",
+        "[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStart=/bin/sleep infinity\nRestart=always\nRestartSec=0\n",
+        "",
+    ),
     (
         "beat",
         "[Service]\nExecStart=/usr/local/bin/beat\nTimeoutStopSec=2\n",
@@ -68,7 +74,11 @@ const UNITS: [(&str, &str, &str); 10] = [
         "[Service]\nType=notify\nNotifyAccess=all\nExecStart=/usr/local/bin/slow\nTimeoutStopSec=2\n",
         "stuck: { heartbeat: { file: /run/slow, older_than: 10s } }",
     ),
-    ("skips", "[Unit]\nConditionPathExists=/run/skips.wanted\n[Service]\nExecStart=/bin/sleep infinity\n", ""),
+    (
+        "skips",
+        "[Unit]\nConditionPathExists=/run/skips.wanted\n[Service]\nExecStart=/bin/sleep infinity\n",
+        "",
+    ),
     ("db", "[Service]\nExecStart=/bin/sleep infinity\n", ""),
     ("app", "[Unit]\nBindsTo=db.service\nAfter=db.service\n[Service]\nExecStart=/bin/sleep infinity\n", ""),
 ];
@@ -144,12 +154,16 @@ fn settled(lab: &Lab, story: &mut Story) {
             if bad.is_empty() && nodes.as_array().is_some_and(|nodes| nodes.len() == NODES.len()) {
                 break;
             }
-            let quarantined: Vec<&Value> = bad.iter().filter(|worker| worker["quarantined"] == true).collect();
+            let quarantined: Vec<&Value> =
+                bad.iter().filter(|worker| worker["quarantined"] == true).collect();
             for worker in quarantined {
-                let (node, name) = (worker["node"].as_str().expect("a node"), worker["worker"].as_str().expect("a name"));
+                let (node, name) =
+                    (worker["node"].as_str().expect("a node"), worker["worker"].as_str().expect("a name"));
                 let explained = lab.sh(node, &format!("keyholder explain {node}/{name} || :"));
                 assert!(
-                    explained.contains("signal 9") || explained.contains("stopped") || explained.contains("exit"),
+                    explained.contains("signal 9")
+                        || explained.contains("stopped")
+                        || explained.contains("exit"),
                     "a quarantine without its cause: {explained}"
                 );
                 lab.sh(node, &format!("keyholder release {node}/{name}"));
@@ -216,7 +230,10 @@ fn play(lab: &Lab, dice: &mut Dice, story: &mut Story) {
             "PID 1 hangs"
         }
         6 => {
-            let name = lab.in_net(node, &["sh", "-c", "ip -o -4 addr show scope global | awk '{print $2}' | cut -d@ -f1"]);
+            let name = lab.in_net(
+                node,
+                &["sh", "-c", "ip -o -4 addr show scope global | awk '{print $2}' | cut -d@ -f1"],
+            );
             lab.in_net(node, &["ip", "link", "set", name.trim(), "down"]);
             std::thread::sleep(short);
             lab.in_net(node, &["ip", "link", "set", name.trim(), "up"]);
@@ -290,7 +307,10 @@ fn whatever_happens_for_long_nobody_well_is_touched_and_every_fall_ends() {
     assert_eq!(runs(&lab), before, "what nothing happened to");
     for node in NODES {
         let acting = lab.evidence(node, "acting");
-        assert!(!acting.iter().any(|act| act.contains("power: running")), "{node} fenced a live host: {acting:?}");
+        assert!(
+            !acting.iter().any(|act| act.contains("power: running")),
+            "{node} fenced a live host: {acting:?}"
+        );
     }
     every_alert_has_its_end(&lab);
 }
