@@ -8,7 +8,7 @@ use ailing::Ailment;
 
 use super::classify::{Death, Health, Obstacle};
 use super::crowd::Crowd;
-use super::state::{Action, Ending, Episode, Event, Hold, Phase, Say, Wait, WorkerState};
+use super::state::{Action, Ending, Episode, Event, Hold, Phase, Say, Stopped, Wait, WorkerState};
 use crate::vocabulary::{BlastRadius, InvocationId, Moment, Policy, Remedy, RepairBy};
 
 /// How long a crashed unit with `Restart=` is left to systemd, which passes through `failed` on its way to
@@ -88,7 +88,7 @@ pub fn decide(
     terms: Terms<'_>,
     now: Moment,
 ) -> (WorkerState, Vec<Action>) {
-    let mut turn = Turn { state: state.clone(), actions: Vec::new(), terms, now };
+    let mut turn = Turn { state: state.clone(), actions: Vec::new(), terms, now, run: None };
     turn.forget();
     match event {
         Event::Seen { health, invocation } => turn.seen(health, *invocation),
@@ -105,6 +105,8 @@ struct Turn<'a> {
     actions: Vec<Action>,
     terms: Terms<'a>,
     now: Moment,
+    /// The run that was looked at.
+    run: Option<InvocationId>,
 }
 
 impl Turn<'_> {
@@ -128,6 +130,9 @@ impl Turn<'_> {
     }
 
     fn seen(&mut self, health: &Health, invocation: Option<InvocationId>) {
+        self.run = invocation;
+        let recalled = self.recalled(health);
+        let health = recalled.as_ref().unwrap_or(health);
         match self.state.phase.clone() {
             // One act at a time: whatever is seen meanwhile may be its own doing.
             Phase::Repairing { since, .. } => {
@@ -166,6 +171,44 @@ impl Turn<'_> {
         }
     }
 
+    /// What a look means in the light of what is known already: that the run which has ended was stopped on somebody's order
+    /// holds also when systemd or a new connection to it does not show it any more.
+    fn recalled(&mut self, health: &Health) -> Option<Health> {
+        match health {
+            Health::Healthy | Health::Blind(_) | Health::Stuck(_) | Health::DeliveryGap(_) => {
+                self.state.stopped = None;
+                None
+            }
+            Health::Dead(Death::Crashed { .. }) => self
+                .state
+                .stopped
+                .filter(|stopped| stopped.run == self.run)
+                .map(|_| Health::Dead(Death::Stopped)),
+            // A unit that systemd has dropped from its memory shows no run.
+            Health::Dead(Death::NeverStarted) => self.state.stopped.map(|_| Health::Dead(Death::Stopped)),
+            Health::Dead(Death::Stopped | Death::NotStartable(_))
+            | Health::InTransition(_)
+            | Health::Unknown(_) => None,
+        }
+    }
+
+    /// Takes note of a death; true if it is a stop on somebody's order that was not known yet.
+    fn is_new_stop(&mut self, death: Death) -> bool {
+        match death {
+            Death::Stopped => {
+                let stopped = Some(Stopped { run: self.run });
+                // A run that systemd has forgotten is still the one that was known.
+                let known =
+                    self.state.stopped.is_some() && (self.run.is_none() || self.state.stopped == stopped);
+                if !known {
+                    self.state.stopped = stopped;
+                }
+                !known
+            }
+            Death::Crashed { .. } | Death::NeverStarted | Death::NotStartable(_) => false,
+        }
+    }
+
     fn up(&mut self, phase: &Phase, invocation: Option<InvocationId>) {
         match (phase, invocation) {
             (Phase::Quarantined { failures, .. }, Some(invocation)) => {
@@ -184,6 +227,7 @@ impl Turn<'_> {
     }
 
     fn down(&mut self, phase: &Phase, death: Death) {
+        let new_stop = self.is_new_stop(death);
         if let Some(until) = self.state.held(self.now).map(|hold| hold.until) {
             // The hold is respected also by what was planned before it; quarantine outlives it.
             if !matches!(phase, Phase::Quarantined { .. }) {
@@ -199,6 +243,13 @@ impl Turn<'_> {
         }
         match *phase {
             Phase::Watching | Phase::Stranded => self.found_dead(death),
+            // Whatever was planned: somebody has stopped it since.
+            Phase::Waiting { .. } | Phase::LeftToPeers if new_stop => self.found_dead(death),
+            Phase::Quarantined { retry, failures } if new_stop => {
+                let wait = self.terms.policy.undeclared_stop.max(retry.since(self.now));
+                self.say(Say::UndeclaredStop(wait));
+                self.go(Phase::Quarantined { retry: self.now + wait, failures });
+            }
             Phase::Waiting { why: Wait::UndeclaredStop, .. } if death != Death::Stopped => {
                 self.found_dead(death)
             }
@@ -357,12 +408,15 @@ impl Turn<'_> {
             },
             // A look at the run before may arrive late; it does not count against the one that has to stay up.
             Health::Dead(_) if seen.is_some_and(|seen| seen != run) && self.now < until => {}
-            Health::Dead(_) if self.state.held(self.now).is_some() && !episode.quarantined => {
+            Health::Dead(death) if self.state.held(self.now).is_some() && !episode.quarantined => {
                 self.go(Phase::Watching);
-                self.down(&Phase::Watching, Death::Stopped);
+                self.down(&Phase::Watching, *death);
             }
             Health::Dead(Death::NotStartable(obstacle)) => self.strand(*obstacle),
-            Health::Dead(Death::Stopped) => self.found_dead(Death::Stopped),
+            Health::Dead(Death::Stopped) => {
+                self.is_new_stop(Death::Stopped);
+                self.found_dead(Death::Stopped);
+            }
             Health::Dead(_) => self.failed(episode),
             Health::InTransition(_) | Health::Unknown(_) if self.now >= until => self.settle(run, episode),
             Health::InTransition(_) | Health::Unknown(_) => {}

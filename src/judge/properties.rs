@@ -123,6 +123,9 @@ impl Play {
                 let spent = before.recent(&self.policy, self.now) >= self.policy.relaunches as usize;
                 let gentle = *remedy != Remedy::Relaunch;
                 assert!(gentle || !spent || before.quarantined(), "acted beyond the flap guard");
+                let run = Some(InvocationId::from_bytes([self.last.1; 16]));
+                let new_stop = before.stopped != Some(Stopped { run });
+                assert!(!(*health == Health::Dead(Death::Stopped) && new_stop), "acted against a new stop");
                 let braked = self.crowd.brake && !matches!(health, Health::Dead(_)) && !before.quarantined();
                 assert!(!braked, "acted against the brake");
             }

@@ -20,6 +20,17 @@ pub struct WorkerState {
     /// The nudges and repipes of the same window. One that is needed again and again is no remedy.
     #[serde(default)]
     pub gentle: Vec<Moment>,
+    /// The stop that somebody ordered, for as long as it is down. systemd and the bus may show it only once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<Stopped>,
+}
+
+/// A stop that somebody ordered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stopped {
+    /// The run that it ended; none if there was none, or if systemd had forgotten it by then.
+    #[serde(default)]
+    pub run: Option<InvocationId>,
 }
 
 /// What is being done about a worker. Counters live inside the phases that need them.

@@ -36,6 +36,9 @@ pub(super) struct Raw {
     /// How the main process ended: a `CLD_` code, see [`stop`].
     pub(super) main_code: i32,
     pub(super) main_status: i32,
+    /// Whether the start of this run was called off: its job was cancelled, as a stop order does. No property shows that;
+    /// see [`super::table::Table::called_off`].
+    pub(super) called_off: bool,
 }
 
 /// A property's value in either notation. `None` means that it is not of the asked type; the property then keeps its
@@ -77,7 +80,11 @@ impl Raw {
             "SubState" => put_text(&mut self.sub, value.text()),
             "Result" => put_text(&mut self.result, value.text()),
             "Restart" => put_text(&mut self.restart, value.text()),
-            "InvocationID" => put(&mut self.invocation, value.invocation()),
+            "InvocationID" => {
+                let before = self.invocation;
+                put(&mut self.invocation, value.invocation());
+                self.called_off &= self.invocation == before;
+            }
             "Job" => put(&mut self.job, value.job()),
             "RefuseManualStart" => put(&mut self.refuse_manual_start, value.flag()),
             "RemainAfterExit" => put(&mut self.remain_after_exit, value.flag()),
@@ -135,6 +142,7 @@ impl Raw {
             main_exit: known.main_exit,
             main_code: known.main_code,
             main_status: known.main_status,
+            called_off: known.called_off,
             ..self
         }
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use super::raw::Raw;
 use super::{BusState, HostState, SystemdEvent, path};
 use crate::judge::Observation;
-use crate::vocabulary::UnitName;
+use crate::vocabulary::{InvocationId, UnitName};
 
 /// One watched unit.
 #[derive(Debug, Default)]
@@ -14,6 +14,8 @@ struct Entry {
     raw: Option<Raw>,
     /// Where its signals come from; another place than its name says if the name is an alias.
     path: String,
+    /// The run whose start was called off. It outlives the connection, which the properties of the unit do not.
+    called_off: Option<Option<InvocationId>>,
     /// What was told last.
     told: Option<Observation>,
     /// What is to be told next.
@@ -110,14 +112,28 @@ impl Table {
         let proper = raw.id.parse::<UnitName>().map_or_else(|_| path::of(unit), |id| path::of(&id));
         let moved = entry.path != proper;
         entry.path = proper;
-        entry.raw = Some(match &entry.raw {
+        let mut raw = match &entry.raw {
             Some(known) if raw.forgotten(known) => raw.remembering(known),
             Some(_) | None => raw,
-        });
+        };
+        raw.called_off = entry.called_off == Some(raw.invocation);
+        entry.raw = Some(raw);
         if moved {
             self.index();
         }
         self.publish(unit);
+    }
+
+    /// A job of the unit was cancelled. If the unit is not up, that was its start: an order to stop it does that, and so does
+    /// one to start what conflicts with it.
+    pub(super) fn called_off(&mut self, unit: &UnitName) {
+        if let Some(entry) = self.entries.get_mut(unit)
+            && let Some(raw) = entry.raw.as_mut().filter(|raw| !raw.up() && raw.active != "deactivating")
+        {
+            entry.called_off = Some(raw.invocation);
+            raw.called_off = true;
+            self.publish(unit);
+        }
     }
 
     /// Tells the unit's state if it is news or was asked for.

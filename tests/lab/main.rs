@@ -29,6 +29,7 @@ mod laneroot;
 mod lanes;
 mod network;
 mod nodefalls;
+mod operator;
 mod orders;
 mod paths;
 mod peerside;

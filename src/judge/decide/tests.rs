@@ -100,6 +100,85 @@ fn an_undeclared_stop_is_announced_and_repaired_when_due_not_before() {
     assert_eq!(relaunches(&story.seen(STOPPED, 1)), 1);
 }
 
+/// systemd waits to restart it, or starts it, or a repair is planned: an operator's stop comes first.
+#[test]
+fn a_stop_is_respected_whatever_was_planned_before() {
+    let plans: [fn(&mut Story); 5] = [
+        // It fell, and systemd waits to restart it itself.
+        |story| {
+            story.seen(Health::Dead(Death::Crashed { systemd_may_restart: true }), 1);
+            story.seen(Health::InTransition("systemd restarts it itself"), 1);
+        },
+        // A repair failed, and the next one is planned.
+        |story| {
+            story.seen(CRASHED, 1);
+            story.event(Event::Done(Ending::Failed));
+        },
+        |story| {
+            story.crowd.dead = CROWD;
+            story.seen(CRASHED, 1);
+            story.crowd.dead = 0;
+        },
+        |story| {
+            story.policy.repair_by = RepairBy::Peer;
+            story.seen(CRASHED, 1);
+            story.pass(story.policy.grace);
+            story.seen(CRASHED, 1);
+            assert_eq!(story.state.phase, Phase::LeftToPeers);
+            story.policy.repair_by = RepairBy::Node;
+        },
+        |story| {
+            story.event(Event::Ordered(Remedy::Relaunch));
+            story.seen(STOPPED, 1);
+            story.event(Event::Done(Ending::Failed));
+        },
+    ];
+    for (n, plan) in plans.into_iter().enumerate() {
+        let mut story = Story::new();
+        plan(&mut story);
+        story.pass(secs(10));
+        assert_eq!(story.seen(STOPPED, 1), [Action::Say(Say::UndeclaredStop(secs(120)))], "{n}");
+        story.pass(secs(119));
+        assert_eq!(story.seen(STOPPED, 1), [], "{n}");
+        story.pass(secs(1));
+        assert_eq!(relaunches(&story.seen(STOPPED, 1)), 1, "{n}");
+    }
+}
+
+#[test]
+fn a_stop_in_quarantine_puts_the_next_try_off() {
+    let mut story = Story::new();
+    story.state.phase = Phase::Quarantined { retry: story.now + secs(5), failures: 3 };
+    assert_eq!(story.seen(STOPPED, 1), [Action::Say(Say::UndeclaredStop(secs(120)))]);
+    story.pass(secs(119));
+    assert_eq!(story.seen(STOPPED, 1), []);
+    story.pass(secs(1));
+    assert_eq!(relaunches(&story.seen(STOPPED, 1)), 1);
+    assert!(story.state.quarantined());
+}
+
+/// A stop while it was starting is seen in the signals of its jobs; a new supervisor reads the unit's properties alone.
+#[test]
+fn a_stop_that_systemd_no_longer_shows_is_respected_all_the_same() {
+    for shown in [CRASHED, Health::Dead(Death::NeverStarted)] {
+        let mut story = Story::new();
+        story.seen(STOPPED, 1);
+        story.state = story.state.taken_over();
+        story.pass(secs(60));
+        assert_eq!(story.seen(shown.clone(), 1), [], "{shown:?}");
+        story.pass(secs(60));
+        assert_eq!(relaunches(&story.seen(shown.clone(), 1)), 1, "{shown:?}");
+    }
+    // Another run that fell is another matter, and so is one that was up in between.
+    let mut story = Story::new();
+    story.seen(STOPPED, 1);
+    assert_eq!(relaunches(&story.seen(CRASHED, 2)), 1);
+    let mut story = Story::new();
+    story.seen(STOPPED, 1);
+    story.seen(Health::Healthy, 1);
+    assert_eq!(relaunches(&story.seen(CRASHED, 1)), 1);
+}
+
 #[test]
 fn a_stopped_worker_that_is_started_by_hand_is_left_alone() {
     let mut story = Story::new();

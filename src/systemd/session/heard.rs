@@ -263,6 +263,9 @@ impl Session {
         // The unit's own signal says so a moment later; an order's outcome is not to show a job that has ended.
         if let Ok(unit) = unit.parse::<UnitName>() {
             for unit in hub.table.at(&path::of(&unit)).to_vec() {
+                if result == "canceled" {
+                    hub.table.called_off(&unit);
+                }
                 if let Some(raw) = hub.table.raw_mut(&unit)
                     && raw.job == id
                 {
