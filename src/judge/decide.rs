@@ -1,14 +1,15 @@
 //! From what it means to what is done. Pure and total; the supervisor is only the loop around it.
 
 mod ailing;
+mod fallen;
 
 use std::time::Duration;
 
 use ailing::Ailment;
 
-use super::classify::{Death, Health, Obstacle};
+use super::classify::{Cause, Death, Health, Obstacle};
 use super::crowd::Crowd;
-use super::state::{Action, Ending, Episode, Event, Hold, Phase, Say, Stopped, Wait, WorkerState};
+use super::state::{Action, Ending, Episode, Event, Hold, Phase, Say, Wait, WorkerState};
 use crate::vocabulary::{BlastRadius, InvocationId, Moment, Policy, Remedy, RepairBy};
 
 /// How long a crashed unit with `Restart=` is left to systemd, which passes through `failed` on its way to
@@ -165,47 +166,10 @@ impl Turn<'_> {
                 Health::Stuck(_) => self.ailing(&phase, Ailment::Stuck),
                 Health::DeliveryGap(_) => self.ailing(&phase, Ailment::DeliveryGap),
                 Health::Dead(death) => self.down(&phase, *death),
+                Health::Idle(_) => self.by_design(),
                 // Systemd is at it, or nothing is known: neither is a reason to act or to forget.
                 Health::InTransition(_) | Health::Unknown(_) => {}
             },
-        }
-    }
-
-    /// What a look means in the light of what is known already: that the run which has ended was stopped on somebody's order
-    /// holds also when systemd or a new connection to it does not show it any more.
-    fn recalled(&mut self, health: &Health) -> Option<Health> {
-        match health {
-            Health::Healthy | Health::Blind(_) | Health::Stuck(_) | Health::DeliveryGap(_) => {
-                self.state.stopped = None;
-                None
-            }
-            Health::Dead(Death::Crashed { .. }) => self
-                .state
-                .stopped
-                .filter(|stopped| stopped.run == self.run)
-                .map(|_| Health::Dead(Death::Stopped)),
-            // A unit that systemd has dropped from its memory shows no run.
-            Health::Dead(Death::NeverStarted) => self.state.stopped.map(|_| Health::Dead(Death::Stopped)),
-            Health::Dead(Death::Stopped | Death::NotStartable(_))
-            | Health::InTransition(_)
-            | Health::Unknown(_) => None,
-        }
-    }
-
-    /// Takes note of a death; true if it is a stop on somebody's order that was not known yet.
-    fn is_new_stop(&mut self, death: Death) -> bool {
-        match death {
-            Death::Stopped => {
-                let stopped = Some(Stopped { run: self.run });
-                // A run that systemd has forgotten is still the one that was known.
-                let known =
-                    self.state.stopped.is_some() && (self.run.is_none() || self.state.stopped == stopped);
-                if !known {
-                    self.state.stopped = stopped;
-                }
-                !known
-            }
-            Death::Crashed { .. } | Death::NeverStarted | Death::NotStartable(_) => false,
         }
     }
 
@@ -227,7 +191,8 @@ impl Turn<'_> {
     }
 
     fn down(&mut self, phase: &Phase, death: Death) {
-        let new_stop = self.is_new_stop(death);
+        // It went down with another unit: that stop is nobody's order.
+        let new_stop = self.is_new_stop(death) && !self.state.taken_down;
         if let Some(until) = self.state.held(self.now).map(|hold| hold.until) {
             // The hold is respected also by what was planned before it; quarantine outlives it.
             if !matches!(phase, Phase::Quarantined { .. }) {
@@ -240,6 +205,17 @@ impl Turn<'_> {
         }
         if self.terms.policy.repair_by == RepairBy::Nobody {
             return self.go(Phase::Watching);
+        }
+        match death {
+            Death::TakenDown(Cause::Mended) => return self.taken_down(phase, true),
+            Death::TakenDown(Cause::Stopped) => return self.taken_down(phase, false),
+            // Its own start is what brings that one up.
+            Death::TakenDown(Cause::Failed) => self.state.taken_down = true,
+            Death::Crashed { .. } | Death::Stopped | Death::NeverStarted | Death::NotStartable(_) => {
+                if std::mem::take(&mut self.state.taken_down) {
+                    return self.follows(phase);
+                }
+            }
         }
         match *phase {
             Phase::Watching | Phase::Stranded => self.found_dead(death),
@@ -287,6 +263,8 @@ impl Turn<'_> {
         let policy = self.terms.policy;
         let (wait, why) = match (policy.repair_by, death) {
             (RepairBy::Nobody, _) | (_, Death::NotStartable(_)) => return self.go(Phase::Watching),
+            (_, Death::TakenDown(Cause::Mended)) => return self.taken_down(&Phase::Watching, true),
+            (_, Death::TakenDown(Cause::Stopped)) => return self.taken_down(&Phase::Watching, false),
             (_, Death::Stopped) => {
                 self.say(Say::UndeclaredStop(policy.undeclared_stop));
                 (policy.undeclared_stop, Wait::UndeclaredStop)
@@ -295,7 +273,10 @@ impl Turn<'_> {
             (RepairBy::Node, Death::Crashed { systemd_may_restart: true }) => {
                 self.in_its_window(SYSTEMD_FIRST, Wait::SystemdFirst)
             }
-            (RepairBy::Node, Death::Crashed { .. } | Death::NeverStarted) => {
+            (
+                RepairBy::Node,
+                Death::Crashed { .. } | Death::NeverStarted | Death::TakenDown(Cause::Failed),
+            ) => {
                 let (wait, why) = self.in_its_window(Duration::ZERO, Wait::Crowd);
                 if wait.is_zero() && self.terms.crowd.dead < CROWD {
                     if !self.spent() {
@@ -417,7 +398,9 @@ impl Turn<'_> {
                 self.is_new_stop(Death::Stopped);
                 self.found_dead(Death::Stopped);
             }
+            Health::Dead(death @ Death::TakenDown(Cause::Mended | Cause::Stopped)) => self.found_dead(*death),
             Health::Dead(_) => self.failed(episode),
+            Health::Idle(_) => self.by_design(),
             Health::InTransition(_) | Health::Unknown(_) if self.now >= until => self.settle(run, episode),
             Health::InTransition(_) | Health::Unknown(_) => {}
         }

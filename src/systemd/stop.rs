@@ -70,6 +70,31 @@ fn clean(raw: &Raw) -> bool {
     (raw.main_code, raw.main_status) == (EXITED, 0)
 }
 
+/// Whether it ended by itself in a way after which its unit file wants no restart.
+pub(super) fn agreed(raw: &Raw) -> bool {
+    let (statuses, signals) = &raw.prevents;
+    raw.main_exit != 0
+        && match raw.main_code {
+            EXITED => statuses.contains(&raw.main_status),
+            KILLED | DUMPED => signals.contains(&raw.main_status),
+            _ => false,
+        }
+}
+
+/// Whether a unit that ended by itself ended well. `Result` alone does not tell: a reset of a failure makes a success of it.
+pub(super) fn well(raw: &Raw) -> bool {
+    let (statuses, signals) = &raw.successes;
+    let status = raw.main_status;
+    let process = match raw.main_code {
+        EXITED => status == 0 || statuses.contains(&status),
+        // What systemd takes for a clean end: systemd.service(5), SuccessExitStatus=.
+        KILLED => [1, 2, 13, SIGTERM].contains(&status) || signals.contains(&status),
+        DUMPED => signals.contains(&status),
+        _ => raw.main_exit == 0,
+    };
+    process && raw.active == "inactive" && raw.result == "success"
+}
+
 /// How the main process ended, in words.
 pub(super) fn exit(raw: &Raw) -> Option<String> {
     if raw.main_exit == 0 {

@@ -16,6 +16,7 @@ mod boot;
 mod clock;
 mod death;
 mod degraded;
+mod design;
 mod detectors;
 mod door;
 mod drilledlanes;
