@@ -292,6 +292,9 @@ fn workers(report: &mut Report<'_>, key: At, value: &Value) -> Vec<RawWorker> {
     all.into_iter().take(MAX_WORKERS).map(|(name, value)| worker(report, name, value)).collect()
 }
 
+/// Units of Debian's packages that only hold their instances together. Of any other such unit `status` and `doctor` say it.
+const HOLLOW: [&str; 2] = ["postgresql.service", "openvpn.service"];
+
 fn worker(report: &mut Report<'_>, name: &Located<String>, value: &Value) -> RawWorker {
     let mut worker = RawWorker {
         parsed: leaf::name(report, name),
@@ -319,6 +322,7 @@ fn worker(report: &mut Report<'_>, name: &Located<String>, value: &Value) -> Raw
         "quarantine_retry",
         "repair_window",
         "rehearse_every",
+        "ends",
     ];
     let Some(fields) = Fields::of(report, name.at, format!("worker `{}`", name.value), value, &known) else {
         return worker;
@@ -339,6 +343,16 @@ fn worker(report: &mut Report<'_>, name: &Located<String>, value: &Value) -> Raw
     }
     worker.care = care(report, &fields, worker.lane, worker.unit.as_ref().map(|unit| &unit.value));
     worker.repair_at = fields.get("repair_by").map_or(name.at, |value| value.at);
+    if let Some(unit) = &worker.unit
+        && HOLLOW.contains(&unit.value.as_str())
+        && !worker.policy.ends_clean
+    {
+        report.warn(
+            unit.at,
+            format!("on Debian nothing runs in `{}`: it is active whatever its instances do", unit.value),
+            "expected an instance, such as postgresql@15-main.service, or `ends: clean` beside it",
+        );
+    }
     worker
 }
 
@@ -394,9 +408,17 @@ fn policy(report: &mut Report<'_>, fields: &Fields<'_>) -> Policy {
         quarantine_retry: time("quarantine_retry", default.quarantine_retry, 1_000..=7 * DAY),
         repair_window: time("repair_window", default.repair_window, 0..=7 * DAY),
         rehearse_every: time("rehearse_every", default.rehearse_every, 1_000..=366 * DAY),
+        ends_clean: default.ends_clean,
     };
     let relaunches = fields.get("relaunches").and_then(|value| leaf::count(report, value, &(1..=1_000)));
-    Policy { relaunches: relaunches.unwrap_or(default.relaunches), ..policy }
+    let ends = fields
+        .get("ends")
+        .and_then(|value| leaf::one_of(report, value, &[("clean", true), ("never", false)]));
+    Policy {
+        relaunches: relaunches.unwrap_or(default.relaunches),
+        ends_clean: ends.unwrap_or(default.ends_clean),
+        ..policy
+    }
 }
 
 fn grants(report: &mut Report<'_>, key: At, value: &Value) -> Vec<RawGrant> {

@@ -4,7 +4,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::observation::{ActiveState, LoadState, Observation, StopCause, UnitSnapshot};
+use super::idle::{Idle, by_design, hollow};
+use super::observation::{
+    ActiveState, LoadState, Observation, Other, Standing, StopCause, Tie, UnitSnapshot,
+};
 use super::vitals::{Pulse, Vitals};
 
 /// What the host itself is doing (the manager's `SystemState`).
@@ -32,6 +35,8 @@ pub enum Health {
     DeliveryGap(String),
     /// systemd or the host is in the middle of something; the text says what. Not a death.
     InTransition(&'static str),
+    /// It is down, and that is how it is to be.
+    Idle(Idle),
     /// It is down.
     Dead(Death),
     /// It could not be observed; the text says why. Nothing is ever done about it.
@@ -48,10 +53,23 @@ pub enum Death {
     },
     /// Somebody had it stopped.
     Stopped,
+    /// A unit that it needs or is part of is down and has taken it along, or keeps it from starting.
+    TakenDown(Cause),
     /// It was not started since the host came up.
     NeverStarted,
     /// It is down and systemd would refuse to start it.
     NotStartable(Obstacle),
+}
+
+/// How it is with the unit that has taken a worker down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// It is brought back without this worker's doing: it is a worker, too, or systemd is at it.
+    Mended,
+    /// Somebody has stopped it.
+    Stopped,
+    /// It has failed, and nobody is at it.
+    Failed,
 }
 
 /// Why systemd would refuse.
@@ -86,6 +104,7 @@ impl fmt::Display for Death {
         match self {
             Self::Crashed { .. } => f.write_str("ended by itself"),
             Self::Stopped => f.write_str("stopped on somebody's order"),
+            Self::TakenDown(_) => f.write_str("taken down by a unit that it needs or is part of"),
             Self::NeverStarted => f.write_str("not started since the host booted"),
             Self::NotStartable(obstacle) => obstacle.fmt(f),
         }
@@ -93,21 +112,28 @@ impl fmt::Display for Death {
 }
 
 /// Judges one observation of a unit and the signs of progress beside it. The signs say nothing of a unit that is not up.
-pub fn classify(seen: &Observation, vitals: &Vitals, host: Host) -> Health {
+/// `ends_clean` is what the fleet file says: that the unit's process may end well.
+pub fn classify(seen: &Observation, vitals: &Vitals, host: Host, ends_clean: bool) -> Health {
     let unit = match seen {
         Observation::Failed(why) => return Health::Unknown(why.clone()),
         Observation::Unit(unit) => unit,
     };
     match &unit.active {
-        // `active (exited)` of a oneshot is up; a unit that reloads is up meanwhile.
-        ActiveState::Active | ActiveState::Reloading | ActiveState::Refreshing => up(vitals),
+        // A unit that reloads is up meanwhile.
+        ActiveState::Active | ActiveState::Reloading | ActiveState::Refreshing => {
+            let alive = ends_clean || vitals.beat == Pulse::Moving;
+            match (up(vitals), hollow(unit).filter(|_| !alive)) {
+                (Health::Healthy, Some(why)) => Health::Blind(why),
+                (health, _) => health,
+            }
+        }
         ActiveState::Activating if unit.sub == "auto-restart" => {
             Health::InTransition("systemd restarts it itself")
         }
         ActiveState::Activating => Health::InTransition("starting"),
         ActiveState::Deactivating => Health::InTransition("stopping"),
         ActiveState::Maintenance => Health::InTransition("systemd cleans up behind it"),
-        ActiveState::Inactive | ActiveState::Failed => down(unit, host),
+        ActiveState::Inactive | ActiveState::Failed => down(unit, host, ends_clean),
         ActiveState::Other(state) => Health::Unknown(format!("systemd calls its state {state:?}")),
     }
 }
@@ -125,7 +151,7 @@ fn up(vitals: &Vitals) -> Health {
 }
 
 /// A unit that is down: is anybody on it already, can it be started, and how did it get there?
-fn down(unit: &UnitSnapshot, host: Host) -> Health {
+fn down(unit: &UnitSnapshot, host: Host, ends_clean: bool) -> Health {
     match host {
         Host::Stopping => return Health::InTransition("the host shuts down"),
         Host::Starting => return Health::InTransition("the host boots"),
@@ -143,11 +169,28 @@ fn down(unit: &UnitSnapshot, host: Host) -> Health {
         LoadState::BadSetting | LoadState::Error => Some(Obstacle::BadUnitFile),
         LoadState::Other(state) => return Health::Unknown(format!("systemd calls its load state {state:?}")),
     };
-    Health::Dead(match (obstacle, unit.stop) {
-        (Some(obstacle), _) => Death::NotStartable(obstacle),
-        (None, StopCause::Ordered) => Death::Stopped,
-        (None, StopCause::Never) => Death::NeverStarted,
-        (None, StopCause::ByItself) => Death::Crashed { systemd_may_restart: unit.restarts_itself },
+    if let Some(obstacle) = obstacle {
+        return Health::Dead(Death::NotStartable(obstacle));
+    }
+    if let Some(idle) = by_design(unit, ends_clean) {
+        return Health::Idle(idle);
+    }
+    if unit.context.first(Tie::Conflicts, Standing::Busy).is_some() {
+        return Health::InTransition("a unit that it conflicts with is starting or stopping");
+    }
+    if let Some(Other { ours, standing, .. }) = unit.context.cause() {
+        return Health::Dead(Death::TakenDown(match standing {
+            Standing::Busy => Cause::Mended,
+            Standing::Up | Standing::Down | Standing::Failed if *ours => Cause::Mended,
+            Standing::Up | Standing::Down => Cause::Stopped,
+            Standing::Failed => Cause::Failed,
+        }));
+    }
+    let upheld = unit.context.first(Tie::UpheldBy, Standing::Up).is_some();
+    Health::Dead(match unit.stop {
+        StopCause::Ordered => Death::Stopped,
+        StopCause::Never => Death::NeverStarted,
+        StopCause::ByItself => Death::Crashed { systemd_may_restart: unit.restarts_itself || upheld },
     })
 }
 
@@ -168,11 +211,12 @@ mod tests {
             restarts: 0,
             stop: StopCause::ByItself,
             exit: None,
+            context: Box::default(),
         }
     }
 
     fn health(unit: UnitSnapshot) -> Health {
-        classify(&Observation::Unit(unit), &Vitals::default(), Host::Running)
+        classify(&Observation::Unit(unit), &Vitals::default(), Host::Running, false)
     }
 
     #[test]
@@ -230,9 +274,9 @@ mod tests {
         for (beat, flow, health) in cases {
             let vitals = Vitals { beat, flow };
             let seen = Observation::Unit(unit(ActiveState::Active, "running"));
-            assert_eq!(classify(&seen, &vitals, Host::Running), health);
+            assert_eq!(classify(&seen, &vitals, Host::Running, false), health);
             let down = Observation::Unit(unit(ActiveState::Failed, "failed"));
-            assert!(matches!(classify(&down, &vitals, Host::Running), Health::Dead(_)));
+            assert!(matches!(classify(&down, &vitals, Host::Running, false), Health::Dead(_)));
         }
     }
 
@@ -248,7 +292,10 @@ mod tests {
     fn nothing_is_dead_while_the_host_comes_or_goes() {
         for host in [Host::Starting, Host::Stopping] {
             let seen = Observation::Unit(unit(ActiveState::Failed, "failed"));
-            assert!(matches!(classify(&seen, &Vitals::default(), host), Health::InTransition(_)), "{host:?}");
+            assert!(
+                matches!(classify(&seen, &Vitals::default(), host, false), Health::InTransition(_)),
+                "{host:?}"
+            );
         }
     }
 
@@ -256,7 +303,7 @@ mod tests {
     fn what_was_not_seen_is_unknown() {
         let seen = Observation::Failed("the bus does not answer".to_owned());
         assert_eq!(
-            classify(&seen, &Vitals::default(), Host::Running),
+            classify(&seen, &Vitals::default(), Host::Running, false),
             Health::Unknown("the bus does not answer".to_owned())
         );
         assert!(matches!(health(unit(ActiveState::Other("odd".to_owned()), "")), Health::Unknown(_)));

@@ -29,7 +29,7 @@ pub fn crowd<'a>(all: impl Iterator<Item = &'a Health>) -> Crowd {
                 up += 1;
             }
             Health::Healthy | Health::Blind(_) => up += 1,
-            Health::InTransition(_) | Health::Unknown(_) => {}
+            Health::InTransition(_) | Health::Idle(_) | Health::Unknown(_) => {}
         }
     }
     Crowd { dead, brake: still >= BRAKE_AT && still * 2 > up }

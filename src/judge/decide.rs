@@ -1,12 +1,13 @@
 //! From what it means to what is done. Pure and total; the supervisor is only the loop around it.
 
 mod ailing;
+mod fallen;
 
 use std::time::Duration;
 
 use ailing::Ailment;
 
-use super::classify::{Death, Health, Obstacle};
+use super::classify::{Cause, Death, Health, Obstacle};
 use super::crowd::Crowd;
 use super::state::{Action, Ending, Episode, Event, Hold, Phase, Say, Wait, WorkerState};
 use crate::vocabulary::{BlastRadius, InvocationId, Moment, Policy, Remedy, RepairBy};
@@ -88,7 +89,7 @@ pub fn decide(
     terms: Terms<'_>,
     now: Moment,
 ) -> (WorkerState, Vec<Action>) {
-    let mut turn = Turn { state: state.clone(), actions: Vec::new(), terms, now };
+    let mut turn = Turn { state: state.clone(), actions: Vec::new(), terms, now, run: None };
     turn.forget();
     match event {
         Event::Seen { health, invocation } => turn.seen(health, *invocation),
@@ -105,6 +106,8 @@ struct Turn<'a> {
     actions: Vec<Action>,
     terms: Terms<'a>,
     now: Moment,
+    /// The run that was looked at.
+    run: Option<InvocationId>,
 }
 
 impl Turn<'_> {
@@ -128,6 +131,9 @@ impl Turn<'_> {
     }
 
     fn seen(&mut self, health: &Health, invocation: Option<InvocationId>) {
+        self.run = invocation;
+        let recalled = self.recalled(health);
+        let health = recalled.as_ref().unwrap_or(health);
         match self.state.phase.clone() {
             // One act at a time: whatever is seen meanwhile may be its own doing.
             Phase::Repairing { since, .. } => {
@@ -160,6 +166,7 @@ impl Turn<'_> {
                 Health::Stuck(_) => self.ailing(&phase, Ailment::Stuck),
                 Health::DeliveryGap(_) => self.ailing(&phase, Ailment::DeliveryGap),
                 Health::Dead(death) => self.down(&phase, *death),
+                Health::Idle(_) => self.by_design(),
                 // Systemd is at it, or nothing is known: neither is a reason to act or to forget.
                 Health::InTransition(_) | Health::Unknown(_) => {}
             },
@@ -184,6 +191,8 @@ impl Turn<'_> {
     }
 
     fn down(&mut self, phase: &Phase, death: Death) {
+        // It went down with another unit: that stop is nobody's order.
+        let new_stop = self.is_new_stop(death) && !self.state.taken_down;
         if let Some(until) = self.state.held(self.now).map(|hold| hold.until) {
             // The hold is respected also by what was planned before it; quarantine outlives it.
             if !matches!(phase, Phase::Quarantined { .. }) {
@@ -197,8 +206,26 @@ impl Turn<'_> {
         if self.terms.policy.repair_by == RepairBy::Nobody {
             return self.go(Phase::Watching);
         }
+        match death {
+            Death::TakenDown(Cause::Mended) => return self.taken_down(phase, true),
+            Death::TakenDown(Cause::Stopped) => return self.taken_down(phase, false),
+            // Its own start is what brings that one up.
+            Death::TakenDown(Cause::Failed) => self.state.taken_down = true,
+            Death::Crashed { .. } | Death::Stopped | Death::NeverStarted | Death::NotStartable(_) => {
+                if std::mem::take(&mut self.state.taken_down) {
+                    return self.follows(phase);
+                }
+            }
+        }
         match *phase {
             Phase::Watching | Phase::Stranded => self.found_dead(death),
+            // Whatever was planned: somebody has stopped it since.
+            Phase::Waiting { .. } | Phase::LeftToPeers if new_stop => self.found_dead(death),
+            Phase::Quarantined { retry, failures } if new_stop => {
+                let wait = self.terms.policy.undeclared_stop.max(retry.since(self.now));
+                self.say(Say::UndeclaredStop(wait));
+                self.go(Phase::Quarantined { retry: self.now + wait, failures });
+            }
             Phase::Waiting { why: Wait::UndeclaredStop, .. } if death != Death::Stopped => {
                 self.found_dead(death)
             }
@@ -236,6 +263,8 @@ impl Turn<'_> {
         let policy = self.terms.policy;
         let (wait, why) = match (policy.repair_by, death) {
             (RepairBy::Nobody, _) | (_, Death::NotStartable(_)) => return self.go(Phase::Watching),
+            (_, Death::TakenDown(Cause::Mended)) => return self.taken_down(&Phase::Watching, true),
+            (_, Death::TakenDown(Cause::Stopped)) => return self.taken_down(&Phase::Watching, false),
             (_, Death::Stopped) => {
                 self.say(Say::UndeclaredStop(policy.undeclared_stop));
                 (policy.undeclared_stop, Wait::UndeclaredStop)
@@ -244,7 +273,10 @@ impl Turn<'_> {
             (RepairBy::Node, Death::Crashed { systemd_may_restart: true }) => {
                 self.in_its_window(SYSTEMD_FIRST, Wait::SystemdFirst)
             }
-            (RepairBy::Node, Death::Crashed { .. } | Death::NeverStarted) => {
+            (
+                RepairBy::Node,
+                Death::Crashed { .. } | Death::NeverStarted | Death::TakenDown(Cause::Failed),
+            ) => {
                 let (wait, why) = self.in_its_window(Duration::ZERO, Wait::Crowd);
                 if wait.is_zero() && self.terms.crowd.dead < CROWD {
                     if !self.spent() {
@@ -357,13 +389,18 @@ impl Turn<'_> {
             },
             // A look at the run before may arrive late; it does not count against the one that has to stay up.
             Health::Dead(_) if seen.is_some_and(|seen| seen != run) && self.now < until => {}
-            Health::Dead(_) if self.state.held(self.now).is_some() && !episode.quarantined => {
+            Health::Dead(death) if self.state.held(self.now).is_some() && !episode.quarantined => {
                 self.go(Phase::Watching);
-                self.down(&Phase::Watching, Death::Stopped);
+                self.down(&Phase::Watching, *death);
             }
             Health::Dead(Death::NotStartable(obstacle)) => self.strand(*obstacle),
-            Health::Dead(Death::Stopped) => self.found_dead(Death::Stopped),
+            Health::Dead(Death::Stopped) => {
+                self.is_new_stop(Death::Stopped);
+                self.found_dead(Death::Stopped);
+            }
+            Health::Dead(death @ Death::TakenDown(Cause::Mended | Cause::Stopped)) => self.found_dead(*death),
             Health::Dead(_) => self.failed(episode),
+            Health::Idle(_) => self.by_design(),
             Health::InTransition(_) | Health::Unknown(_) if self.now >= until => self.settle(run, episode),
             Health::InTransition(_) | Health::Unknown(_) => {}
         }

@@ -249,7 +249,11 @@ impl Drill {
             Health::Dead(_) => self.class == FailureClass::Dead,
             Health::Stuck(_) => self.class == FailureClass::Stuck,
             Health::DeliveryGap(_) => self.class == FailureClass::DeliveryGap,
-            Health::Healthy | Health::Blind(_) | Health::InTransition(_) | Health::Unknown(_) => false,
+            Health::Healthy
+            | Health::Blind(_)
+            | Health::InTransition(_)
+            | Health::Idle(_)
+            | Health::Unknown(_) => false,
         }
     }
 }
@@ -258,6 +262,7 @@ fn is_up(health: &Health) -> bool {
     match health {
         Health::Healthy | Health::Blind(_) => true,
         Health::Dead(_)
+        | Health::Idle(_)
         | Health::Stuck(_)
         | Health::DeliveryGap(_)
         | Health::InTransition(_)
@@ -387,6 +392,7 @@ pub fn rehearsable(ground: &Ground<'_>, now: Moment) -> Result<(), Hindrance> {
         }
         Health::InTransition(what) => return Err(Hindrance::Unwell((*what).to_owned())),
         Health::Dead(death) => return Err(Hindrance::Unwell(death.to_string())),
+        Health::Idle(idle) => return Err(Hindrance::Unwell(idle.to_string())),
     }
     if state.phase != Phase::Watching {
         return Err(Hindrance::Unwell("a repair of it is not over yet".to_owned()));

@@ -214,7 +214,11 @@ impl Hour {
         if !self.ill {
             let fell = match &self.case.health {
                 Health::Stuck(_) | Health::DeliveryGap(_) | Health::Dead(_) => true,
-                Health::Healthy | Health::Blind(_) | Health::InTransition(_) | Health::Unknown(_) => false,
+                Health::Healthy
+                | Health::Blind(_)
+                | Health::InTransition(_)
+                | Health::Idle(_)
+                | Health::Unknown(_) => false,
             };
             assert!(!fell, "at {} ms: {:?}", self.now - START, self.case.health);
         }
@@ -344,6 +348,7 @@ impl Hour {
             restarts: 0,
             stop: if dead { StopCause::ByItself } else { StopCause::Never },
             exit: None,
+            context: Box::default(),
         };
         Observation::Unit(match what {
             1 => return Observation::Failed("the bus does not answer".to_owned()),

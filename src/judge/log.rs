@@ -155,6 +155,9 @@ pub struct Care {
     /// Within this time a canary has to be answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub canary_within_ms: Option<u64>,
+    /// [`Policy::ends_clean`].
+    #[serde(skip_serializing_if = "is_default")]
+    pub ends_clean: bool,
     /// How long it has after a nudge to show progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nudge_ms: Option<u64>,
@@ -206,6 +209,7 @@ impl Care {
             older_than_ms: None,
             not_draining_for_ms: None,
             canary_within_ms: None,
+            ends_clean: policy.ends_clean,
             nudge_ms: rungs.nudge.map(ms),
             repipe_ms: rungs.repipe.map(ms),
         }
@@ -224,6 +228,7 @@ impl Care {
             per: time(self.per_ms),
             quarantine_retry: time(self.quarantine_retry_ms),
             repair_window: time(self.repair_window_ms),
+            ends_clean: self.ends_clean,
             ..Policy::default()
         }
     }

@@ -4,6 +4,7 @@ mod classify;
 mod crowd;
 mod decide;
 mod drill;
+mod idle;
 pub mod log;
 mod neighbour;
 mod observation;
@@ -13,14 +14,17 @@ mod state;
 pub mod tape;
 mod vitals;
 
-pub use classify::{Death, Health, Host, Obstacle, classify};
+pub use classify::{Cause, Death, Health, Host, Obstacle, classify};
 pub use crowd::{Crowd, crowd};
 pub use decide::{LOST_AFTER, Rungs, Terms, backoff, decide};
 pub use drill::{Cue, Deed, Drill, End, Ground, Hindrance, Stage, rehearsable};
+pub use idle::Idle;
 pub use neighbour::{Blackout, Errand, RANK_STEP, Sight, errand, power};
-pub use observation::{ActiveState, LoadState, Observation, StopCause, UnitSnapshot};
+pub use observation::{
+    ActiveState, Context, LoadState, Observation, Other, Standing, StopCause, Tie, UnitSnapshot,
+};
 pub use order::{Admitted, Objection, Wish, admit};
-pub use state::{Action, Ending, Episode, Event, Hold, Phase, Say, Wait, WorkerState};
+pub use state::{Action, Ending, Episode, Event, Hold, Phase, Say, Stopped, Wait, WorkerState};
 pub use vitals::{Pulse, Reading, Sign, Signs, Track, Vitals};
 
 #[cfg(test)]

@@ -46,6 +46,110 @@ pub struct UnitSnapshot {
     /// How the main process of the last run ended, in words: "exit code 1", "signal 9 (KILL)".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<String>,
+    /// What its unit file and the units that it hangs together with say about its state.
+    #[serde(default, skip_serializing_if = "Context::is_plain")]
+    // Boxed: it is seldom there, and large.
+    pub context: Box<Context>,
+}
+
+/// What a unit file and other units say about a unit that is down, or in which nothing runs. Only what matters is in here:
+/// nothing, for a unit that runs.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Context {
+    /// The condition that was not met at its last start: "ConditionPathExists=/etc/agent.conf".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unmet: Option<String>,
+    /// The assertion that was not met at its last start. Unlike a condition this is a fault.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unasserted: Option<String>,
+    /// Whether it ended in a way after which its unit file wants no restart (RestartPreventExitStatus=).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub agreed_exit: bool,
+    /// Whether it ended well by itself, as its unit file counts. A reset of its failure leaves no other trace of that.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ended_well: bool,
+    /// Whether it ends when its work is done (Type=oneshot).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub oneshot: bool,
+    /// Whether a call on the bus starts it (it has an alias "dbus-….service").
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub on_bus: bool,
+    /// Whether it runs and systemd knows no main process of it (Type=forking).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub no_main: bool,
+    /// The units that it hangs together with, as far as their state matters to its own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<Other>,
+}
+
+impl Context {
+    fn is_plain(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The first of the others that hangs together with it in this way and stands so.
+    pub fn first(&self, tie: Tie, standing: Standing) -> Option<&Other> {
+        self.others.iter().find(|other| other.tie == tie && other.standing == standing)
+    }
+
+    /// The unit that keeps this one down: one that it needs or is part of, which is down itself or on its way.
+    pub fn cause(&self) -> Option<&Other> {
+        self.others.iter().find(|other| match (other.tie, other.standing) {
+            (Tie::Needs | Tie::PartOf, Standing::Down | Standing::Failed | Standing::Busy) => true,
+            (Tie::Needs | Tie::PartOf, Standing::Up)
+            | (Tie::Conflicts | Tie::Trigger | Tie::UpheldBy | Tie::Instance, _) => false,
+        })
+    }
+}
+
+/// Another unit, as far as it matters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Other {
+    /// Its name; it need not be a service.
+    pub unit: String,
+    /// How the two hang together.
+    pub tie: Tie,
+    /// How it stands.
+    pub standing: Standing,
+    /// How it stands, in words that follow "which".
+    pub why: String,
+    /// Whether it is a worker of this node, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ours: bool,
+}
+
+/// How two units hang together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tie {
+    /// The two cannot run together (Conflicts=, on either side).
+    Conflicts,
+    /// It cannot run without the other (BindsTo=, Requires=, Requisite=).
+    Needs,
+    /// It is stopped with the other (PartOf=).
+    PartOf,
+    /// The other starts it when there is work: a socket, timer or path (TriggeredBy=).
+    Trigger,
+    /// The other has systemd start it again and again (Upholds=).
+    UpheldBy,
+    /// The other is part of it (ConsistsOf=, BoundBy=).
+    Instance,
+}
+
+/// How another unit stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// It is up.
+    Up,
+    /// It is starting or stopping, or systemd has a job queued for it.
+    Busy,
+    /// It was stopped, or never ran.
+    Down,
+    /// It is down and failed, or cannot be started.
+    Failed,
 }
 
 fn none(count: &u32) -> bool {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::classify::{Death, Health, Host, Obstacle};
+use super::idle::Idle;
 use super::state::{Phase, WorkerState};
 use crate::vocabulary::{InvocationId, Moment, Policy, Remedy};
 
@@ -48,6 +49,8 @@ pub enum Objection {
     TooOften,
     /// systemd would refuse.
     NotStartable(Obstacle),
+    /// A unit with which it cannot run together runs, and would be stopped.
+    Conflicts(String),
     /// It does not run, so there is nothing to nudge.
     NotRunning,
     /// Another remedy is under way.
@@ -84,7 +87,7 @@ pub fn admit(
             | Health::DeliveryGap(_)
             | Health::InTransition(_),
         ) => invocation,
-        (_, Health::Dead(_) | Health::Unknown(_)) => None,
+        (_, Health::Dead(_) | Health::Idle(_) | Health::Unknown(_)) => None,
     };
     if let (Some(expected), Some(running)) = (wish.expect, running)
         && expected != running
@@ -100,10 +103,14 @@ pub fn admit(
         (Health::Dead(Death::NotStartable(obstacle)), Remedy::Relaunch) => {
             return Err(Objection::NotStartable(*obstacle));
         }
-        // The dead are never nudged.
-        (Health::Dead(_) | Health::InTransition(_) | Health::Unknown(_), Remedy::Nudge | Remedy::Repipe) => {
-            return Err(Objection::NotRunning);
+        (Health::Idle(Idle::Conflicts(unit)), Remedy::Relaunch) if !wish.force => {
+            return Err(Objection::Conflicts(unit.clone()));
         }
+        // The dead are never nudged.
+        (
+            Health::Dead(_) | Health::Idle(_) | Health::InTransition(_) | Health::Unknown(_),
+            Remedy::Nudge | Remedy::Repipe,
+        ) => return Err(Objection::NotRunning),
         (
             Health::Healthy
             | Health::Blind(_)
@@ -111,6 +118,7 @@ pub fn admit(
             | Health::DeliveryGap(_)
             | Health::InTransition(_)
             | Health::Dead(_)
+            | Health::Idle(_)
             | Health::Unknown(_),
             _,
         ) => {}
@@ -213,6 +221,20 @@ mod tests {
             assert!(ask(&state, &CRASHED, Wish::default()).is_err(), "{state:?}");
             assert_eq!(ask(&state, &CRASHED, force), Ok(Admitted::Start), "{state:?}");
         }
+    }
+
+    #[test]
+    fn what_would_stop_another_unit_is_started_only_by_force() {
+        let state = WorkerState::default();
+        let conflicts = Health::Idle(Idle::Conflicts("green.service".to_owned()));
+        let refused = Err(Objection::Conflicts("green.service".to_owned()));
+        assert_eq!(ask(&state, &conflicts, Wish::default()), refused);
+        let force = Wish { force: true, ..Wish::default() };
+        assert_eq!(ask(&state, &conflicts, force), Ok(Admitted::Start));
+        // Whoever wants a unit that is down for another reason has it.
+        assert_eq!(ask(&state, &Health::Idle(Idle::Done), Wish::default()), Ok(Admitted::Start));
+        let nudge = Wish { remedy: Remedy::Nudge, ..Wish::default() };
+        assert_eq!(ask(&state, &Health::Idle(Idle::Done), nudge), Err(Objection::NotRunning));
     }
 
     #[test]

@@ -30,6 +30,10 @@ fn health() -> impl Strategy<Value = Health> {
         3 => any::<bool>().prop_map(|s| Health::Dead(Death::Crashed { systemd_may_restart: s })),
         2 => Just(Health::Dead(Death::Stopped)),
         1 => Just(Health::Dead(Death::NeverStarted)),
+        1 => Just(Health::Dead(Death::TakenDown(Cause::Mended))),
+        1 => Just(Health::Dead(Death::TakenDown(Cause::Stopped))),
+        1 => Just(Health::Dead(Death::TakenDown(Cause::Failed))),
+        1 => Just(Health::Idle(Idle::Done)),
         1 => Just(Health::Dead(Death::NotStartable(Obstacle::Masked))),
     ]
 }
@@ -111,10 +115,17 @@ impl Play {
             self.in_flight = true;
             if let Event::Seen { health, .. } = event {
                 match health {
+                    Health::Dead(Death::TakenDown(Cause::Mended)) => {
+                        panic!("acted although the cause is looked after")
+                    }
                     Health::Dead(_) => assert_eq!(*remedy, Remedy::Relaunch, "the dead are never nudged"),
                     Health::Stuck(_) => assert_ne!(*remedy, Remedy::Repipe),
                     Health::DeliveryGap(_) => assert_ne!(*remedy, Remedy::Nudge),
-                    Health::Healthy | Health::Blind(_) | Health::InTransition(_) | Health::Unknown(_) => {
+                    Health::Healthy
+                    | Health::Blind(_)
+                    | Health::InTransition(_)
+                    | Health::Idle(_)
+                    | Health::Unknown(_) => {
                         panic!("acted on {health:?}")
                     }
                 }
@@ -123,6 +134,10 @@ impl Play {
                 let spent = before.recent(&self.policy, self.now) >= self.policy.relaunches as usize;
                 let gentle = *remedy != Remedy::Relaunch;
                 assert!(gentle || !spent || before.quarantined(), "acted beyond the flap guard");
+                let run = Some(InvocationId::from_bytes([self.last.1; 16]));
+                let new_stop = before.stopped != Some(Stopped { run });
+                let new_stop = new_stop && !before.taken_down;
+                assert!(!(*health == Health::Dead(Death::Stopped) && new_stop), "acted against a new stop");
                 let braked = self.crowd.brake && !matches!(health, Health::Dead(_)) && !before.quarantined();
                 assert!(!braked, "acted against the brake");
             }
@@ -267,7 +282,7 @@ proptest! {
         let pulse = |still: bool| if still { Pulse::Still("x".to_owned()) } else { Pulse::Unseen("y".to_owned()) };
         let vitals = Vitals { beat: pulse(still), flow: pulse(flow) };
         let seen = Observation::Failed("the bus is away".to_owned());
-        prop_assert!(matches!(classify(&seen, &vitals, Host::Running), Health::Unknown(_)));
+        prop_assert!(matches!(classify(&seen, &vitals, Host::Running, false), Health::Unknown(_)));
     }
 }
 

@@ -72,7 +72,7 @@ fn told(radius: BlastRadius, looks: &[Look], window: Duration) -> Told {
                 signs.take(sign, reading.clone(), Some(&stuck), Some(&gap), now);
             }
         }
-        let health = classify(&look.unit, &signs.vitals(), Host::Running);
+        let health = classify(&look.unit, &signs.vitals(), Host::Running, false);
         told.health.push((now, health.clone()));
         let (next, actions) = decide(&state, &Event::Seen { health, invocation: Some(run()) }, terms, now);
         state = next;
@@ -99,6 +99,7 @@ fn unit(active: ActiveState, sub: &str, stop: StopCause) -> Observation {
         restarts: 0,
         stop,
         exit: None,
+        context: Box::default(),
     })
 }
 

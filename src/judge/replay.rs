@@ -177,7 +177,7 @@ impl Case {
 
     /// Judges what is known; the event that follows.
     pub(super) fn look(&mut self) -> Event {
-        self.health = classify(&self.seen, &self.signs.vitals(), self.host);
+        self.health = classify(&self.seen, &self.signs.vitals(), self.host, self.policy.ends_clean);
         Event::Seen { health: self.health.clone(), invocation: self.invocation() }
     }
 

@@ -20,6 +20,20 @@ pub struct WorkerState {
     /// The nudges and repipes of the same window. One that is needed again and again is no remedy.
     #[serde(default)]
     pub gentle: Vec<Moment>,
+    /// The stop that somebody ordered, for as long as it is down. systemd and the bus may show it only once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<Stopped>,
+    /// Whether another unit has taken it down, or keeps it down.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub taken_down: bool,
+}
+
+/// A stop that somebody ordered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stopped {
+    /// The run that it ended; none if there was none, or if systemd had forgotten it by then.
+    #[serde(default)]
+    pub run: Option<InvocationId>,
 }
 
 /// What is being done about a worker. Counters live inside the phases that need them.
@@ -95,6 +109,8 @@ pub enum Wait {
     Hold,
     /// Many fell at once; they are brought back one after the other.
     Crowd,
+    /// Another unit has taken it down: it is brought back with that one.
+    Cause,
     /// Nothing depends on it: its repair window.
     Window,
     /// It runs and makes no progress; a moment is left to see whether others do not either.
@@ -173,6 +189,10 @@ pub enum Action {
 pub enum Say {
     /// Somebody stopped it; it comes back in this time unless somebody declares a hold or starts it.
     UndeclaredStop(Duration),
+    /// Another unit has taken it down, and it comes back with that one; in this time without it, if there is one.
+    TakenDown(Option<Duration>),
+    /// What took it down does so no longer, and it is brought back.
+    Follows,
     /// It is dead for this reason, and repaired at once.
     RepairingAtOnce,
     /// The fleet file leaves it to its watchers, and they are asked now.

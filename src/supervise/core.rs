@@ -112,6 +112,8 @@ pub(super) fn publishers() -> (broadcast::Sender<Arc<Update>>, broadcast::Sender
 impl Core {
     /// Takes a look at a unit that systemd or the fallback observer reports.
     pub(super) fn observed(&mut self, unit: &UnitName, seen: &Observation, now: Moment) {
+        let ours = self.with_ours(seen);
+        let seen = ours.as_ref().unwrap_or(seen);
         let names: Vec<WorkerName> = self
             .workers
             .iter()
@@ -123,8 +125,9 @@ impl Core {
             if let Some(worker) = self.workers.get_mut(&name) {
                 worker.looked_at = true;
                 loops = worker.loops.take(seen, &worker.spec.policy, now);
-                if !worker.knows_better_than(seen) {
-                    worker.take_in(seen.clone(), self.host, now);
+                let seen = worker.completed(seen);
+                if seen != worker.seen || !matches!(worker.state.phase, Phase::Repairing { .. }) {
+                    worker.take_in(seen, self.host, now);
                 }
             }
             self.look(&name, now);
@@ -132,6 +135,19 @@ impl Core {
                 self.say_loops(&name, now);
             }
         }
+    }
+
+    /// The same look, with those among the units that it hangs together with marked that are workers of this node, too.
+    fn with_ours(&self, seen: &Observation) -> Option<Observation> {
+        let Observation::Unit(unit) = seen else { return None };
+        if unit.context.others.is_empty() {
+            return None;
+        }
+        let mut unit = unit.clone();
+        for other in &mut unit.context.others {
+            other.ours = self.workers.values().any(|worker| worker.spec.unit.as_str() == other.unit);
+        }
+        Some(Observation::Unit(unit))
     }
 
     /// Takes in what a detector read of a worker of this node, or of one that this node watches.
@@ -174,7 +190,7 @@ impl Core {
     pub(super) fn look(&mut self, name: &WorkerName, now: Moment) {
         let host = self.host;
         let Some(worker) = self.workers.get_mut(name) else { return };
-        worker.health = classify(&worker.seen, &worker.signs.vitals(), host);
+        worker.health = classify(&worker.seen, &worker.signs.vitals(), host, worker.spec.policy.ends_clean);
         self.inherit(name, now);
         let Some(worker) = self.workers.get_mut(name) else { return };
         let event = Event::Seen { health: worker.health.clone(), invocation: worker.invocation() };

@@ -144,6 +144,7 @@ mod tests {
             restarts,
             stop: StopCause::ByItself,
             exit: (result != "success").then(|| "exit code 7".to_owned()),
+            context: Box::default(),
         })
     }
 

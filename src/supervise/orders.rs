@@ -262,6 +262,13 @@ impl Core {
                     ),
                 )
             }
+            Objection::Conflicts(unit) => refused(
+                RefusalCode::NotStartable,
+                format!(
+                    "{target} cannot run beside {unit}, which runs and would be stopped. Stop that first, or, as root on {}: keyholder relaunch {target} --force",
+                    self.me
+                ),
+            ),
             Objection::NotRunning => refused(
                 RefusalCode::NotRunning,
                 format!("{target} does not run, and the dead cannot be nudged: keyholder relaunch {target}"),

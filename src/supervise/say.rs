@@ -3,7 +3,7 @@
 use super::core::Core;
 use crate::fleet::BlastRadius;
 use crate::journal::{Event as Kind, Priority, Record};
-use crate::judge::Say;
+use crate::judge::{Health, Idle, Say};
 use crate::peer::wire::Class;
 use crate::vocabulary::{Moment, WorkerName, human};
 
@@ -14,14 +14,18 @@ impl Core {
         let report = worker.report(&self.me, name, now);
         // Nobody is woken for what was done on purpose.
         let critical = worker.spec.blast_radius == BlastRadius::Critical && !worker.is_rehearsed();
+        // An exit after which its unit file wants no restart may be one that somebody has to look at.
+        let agreed = matches!(worker.health, Health::Idle(Idle::Agreed(_))) && !worker.is_rehearsed();
+        let loud = worker.spec.blast_radius != BlastRadius::Auxiliary;
         let (kind, priority) = match report.class {
+            Class::Held if agreed && loud => (Kind::Alert, Priority::Warning),
             Class::Dead | Class::Stuck | Class::DeliveryGap if critical => (Kind::Alert, Priority::Error),
             Class::Dead | Class::Stuck | Class::DeliveryGap | Class::Unknown => {
                 (Kind::Observed, Priority::Warning)
             }
             Class::Healthy | Class::Starting | Class::Held => (Kind::Observed, Priority::Info),
         };
-        let (was, is) = (before.name(), report.class.name());
+        let (was, is) = (before.name(), report.word());
         self.recorder.record(Record::local(
             kind,
             priority,
@@ -72,6 +76,21 @@ impl Core {
                 Priority::Warning,
                 format!(
                     "{unit} was stopped and nobody declared it: it is brought back in {}. To prevent that: keyholder hold {target} --for 30m --why \"...\"",
+                    human(wait)
+                ),
+            ),
+            Say::Follows => {
+                (Kind::Observed, act, format!("{unit} is brought back: what took it down is up again"))
+            }
+            Say::TakenDown(None) => {
+                (Kind::Observed, act, format!("{unit} was {}; it comes back with that", worker.why()))
+            }
+            Say::TakenDown(Some(wait)) => (
+                alarm,
+                Priority::Warning,
+                format!(
+                    "{unit} was {}; it comes back with that, and is tried without it in {}. To prevent that: keyholder hold {target} --for 30m --why \"...\"",
+                    worker.why(),
                     human(wait)
                 ),
             ),
@@ -140,6 +159,8 @@ impl Core {
             Say::NoHelp(..) => worker.answer_gentle(Some(false), &text, now),
             Say::Unverified(_) => worker.answer_gentle(None, &text, now),
             Say::UndeclaredStop(_)
+            | Say::TakenDown(_)
+            | Say::Follows
             | Say::RepairingAtOnce
             | Say::LeftToPeers
             | Say::LeftToPeople

@@ -13,8 +13,8 @@ use super::loops::Loops;
 use crate::fleet::Worker as Spec;
 use crate::judge::tape::Tape;
 use crate::judge::{
-    ActiveState, Crowd, Death, Health, Observation, Phase, Pulse, Rungs, Signs, Terms, UnitSnapshot, Vitals,
-    Wait, WorkerState,
+    ActiveState, Crowd, Death, Health, Observation, Phase, Pulse, Rungs, Signs, Terms, Tie, UnitSnapshot,
+    Vitals, Wait, WorkerState,
 };
 use crate::peer::wire::{
     Class, Explanation, LaneReport, Outcome, RelaunchFailed, Relaunched, Verdict, WorkerReport,
@@ -108,17 +108,20 @@ impl Worker {
         }
     }
 
-    /// Whether a look shows less of how the worker fell than is known already. An order resets systemd's failure, and with
-    /// it goes what systemd knew of the run that ended; for the moment until the start the unit reads as stopped.
-    pub(super) fn knows_better_than(&self, look: &Observation) -> bool {
+    /// A look, completed by what is known already of how the worker fell. An order resets systemd's failure, and with it goes
+    /// what systemd knew of the run that ended; for the moment until the start the unit reads as stopped.
+    pub(super) fn completed(&self, look: &Observation) -> Observation {
         let down = |unit: &UnitSnapshot| {
             matches!(unit.active, ActiveState::Inactive | ActiveState::Failed) && !unit.job
         };
         match (&self.state.phase, &self.seen, look) {
-            (Phase::Repairing { .. }, Observation::Unit(known), Observation::Unit(seen)) => {
-                down(known) && down(seen) && known.invocation == seen.invocation
+            (Phase::Repairing { .. }, Observation::Unit(known), Observation::Unit(seen))
+                if down(known) && down(seen) && known.invocation == seen.invocation =>
+            {
+                let UnitSnapshot { active, sub, result, stop, exit, .. } = known.clone();
+                Observation::Unit(UnitSnapshot { active, sub, result, stop, exit, ..seen.clone() })
             }
-            _ => false,
+            _ => look.clone(),
         }
     }
 
@@ -139,6 +142,8 @@ impl Worker {
         match &self.health {
             Health::Healthy => Class::Healthy,
             Health::InTransition(_) => Class::Starting,
+            // Its unit file says that it may be down.
+            Health::Idle(_) => Class::Held,
             Health::Dead(_) if self.state.held(now).is_some() => Class::Held,
             Health::Dead(_) => Class::Dead,
             Health::Stuck(_) => Class::Stuck,
@@ -172,7 +177,9 @@ impl Worker {
             (Health::Dead(death), Observation::Unit(unit)) => ended(*death, unit),
             (Health::Dead(death), Observation::Failed(_)) => death.to_string(),
             (Health::Stuck(why) | Health::DeliveryGap(why) | Health::Unknown(why), _) => why.clone(),
-            (Health::Blind(why), _) => format!("running; {why}"),
+            (Health::Idle(idle), _) => idle.to_string(),
+            (Health::Blind(why), Observation::Unit(unit)) => format!("{}; {why}", unit.sub),
+            (Health::Blind(why), Observation::Failed(_)) => format!("running; {why}"),
         }
     }
 
@@ -189,6 +196,14 @@ impl Worker {
             Phase::Waiting { why: Wait::SystemdFirst, .. } => "systemd may restart it itself".to_owned(),
             Phase::Waiting { why: Wait::UndeclaredStop, .. } => "nobody declared this stop".to_owned(),
             Phase::Waiting { why: Wait::Grace, .. } => "its watchers repair it after the grace".to_owned(),
+            Phase::Waiting { why: Wait::Cause, .. } => match &self.seen {
+                Observation::Unit(UnitSnapshot { context, .. }) if context.cause().is_some() => {
+                    format!("it comes back with {}", context.cause().map_or("", |other| other.unit.as_str()))
+                }
+                Observation::Unit(_) | Observation::Failed(_) => {
+                    "it comes back with the unit that took it down".to_owned()
+                }
+            },
             Phase::Waiting { why: Wait::Crowd, .. } => {
                 "many fell at once; they come back one by one".to_owned()
             }
@@ -221,6 +236,8 @@ impl Worker {
     pub(super) fn report(&self, node: &NodeName, name: &WorkerName, now: Moment) -> WorkerReport {
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let due = match &self.state.phase {
+            // No time is set for what waits for another unit.
+            Phase::Waiting { why: Wait::Cause, .. } => None,
             Phase::Waiting { due, .. } => Some(*due),
             Phase::Quarantined { retry, .. } => Some(*retry),
             Phase::Watching
@@ -256,7 +273,7 @@ impl Worker {
     /// What its lane says of itself, if that is the word of the run that is up.
     pub(super) fn lane(&self, now: Moment) -> Option<LaneReport> {
         let (status, silent) = self.lane.as_ref()?;
-        let up = !matches!(self.health, Health::Dead(_));
+        let up = !matches!(self.health, Health::Dead(_) | Health::Idle(_));
         (up && status.invocation.is_some() && status.invocation == self.invocation())
             .then(|| LaneReport::of(status, *silent, now))
     }
@@ -271,6 +288,9 @@ impl Worker {
         let mut decided = vec![match &self.health {
             Health::Healthy => "it is up, so nothing is done".to_owned(),
             Health::InTransition(what) => format!("{what}: that is no death, so nothing is done"),
+            Health::Idle(_) => {
+                "down by design, so nothing is done; `keyholder relaunch` starts it all the same".to_owned()
+            }
             Health::Dead(death) => format!("dead: {death}"),
             Health::Stuck(_) => "stuck: it runs and its loop makes no progress".to_owned(),
             Health::DeliveryGap(_) => "delivery gap: it is well and nothing reaches it".to_owned(),
@@ -321,11 +341,21 @@ fn time_to_show(limit: Duration) -> Duration {
 
 /// How a dead worker ended, for one line.
 fn ended(death: Death, unit: &UnitSnapshot) -> String {
+    if let (Death::TakenDown(_), Some(cause)) = (death, unit.context.cause()) {
+        return format!("taken down by {}, which {}", cause.unit, cause.why);
+    }
+    if let Some(assertion) = &unit.context.unasserted {
+        return format!("not started: {assertion} is not met");
+    }
     match (death, &unit.exit) {
         (Death::Crashed { .. }, Some(exit)) => exit.clone(),
         (Death::Crashed { .. }, None) if unit.result != "success" => unit.result.clone(),
         (
-            Death::Crashed { .. } | Death::Stopped | Death::NeverStarted | Death::NotStartable(_),
+            Death::Crashed { .. }
+            | Death::Stopped
+            | Death::TakenDown(_)
+            | Death::NeverStarted
+            | Death::NotStartable(_),
             Some(_) | None,
         ) => death.to_string(),
     }
@@ -344,6 +374,19 @@ fn facts(unit: &UnitSnapshot) -> Vec<String> {
     if unit.job {
         facts.push("systemd has a job queued for it".to_owned());
     }
+    let unmet = unit.context.unmet.iter().chain(&unit.context.unasserted);
+    facts.extend(unmet.map(|condition| format!("at its last start {condition} was not met")));
+    facts.extend(unit.context.others.iter().map(|other| {
+        let tie = match other.tie {
+            Tie::Conflicts => "it cannot run beside",
+            Tie::Needs => "it needs",
+            Tie::PartOf => "it is stopped with",
+            Tie::Trigger => "it is started by",
+            Tie::UpheldBy => "it is kept up by",
+            Tie::Instance => "part of it is",
+        };
+        format!("{tie} {}, which {}", other.unit, other.why)
+    }));
     facts.push(
         if unit.restarts_itself { "its unit has Restart=" } else { "its unit has no Restart=" }.to_owned(),
     );
@@ -431,6 +474,7 @@ impl Worker {
             Health::Dead(death) => death.to_string(),
             Health::Healthy => "it runs".to_owned(),
             Health::InTransition(what) => (*what).to_owned(),
+            Health::Idle(idle) => idle.to_string(),
             Health::Stuck(why) | Health::DeliveryGap(why) | Health::Blind(why) | Health::Unknown(why) => {
                 why.clone()
             }

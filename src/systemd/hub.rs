@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::session::{End, Session};
-use super::systemctl::{self, Shown};
+use super::systemctl::{self, Looked, Shown};
 use super::table::Table;
 use super::{ActError, Answer, Ask, BusState, HostState, SystemdEvent};
 use crate::vocabulary::UnitName;
@@ -64,6 +64,7 @@ enum Turn {
     Opened(Result<Box<Session>, String>),
     Asked(Ask),
     Shown(Result<Vec<Shown>, String>),
+    Looked(Result<Vec<Looked>, String>),
     Due,
 }
 
@@ -145,6 +146,7 @@ impl Hub {
     async fn without_bus(&mut self) -> Option<Session> {
         let mut opening = self.open();
         let mut polling: Option<Doing<Vec<Shown>>> = None;
+        let mut looking: Option<Doing<Vec<Looked>>> = None;
         let mut poll_at = Instant::now();
         loop {
             if self.lost && polling.is_none() && Instant::now() >= poll_at {
@@ -154,7 +156,13 @@ impl Hub {
                 let boots = matches!(self.table.host(), None | Some(HostState::Starting));
                 polling = Some(Box::pin(systemctl::show(self.place.systemctl.clone(), units, boots)));
             }
-            // Each branch is cancel safe: the two long actions are kept across turns.
+            if self.lost && looking.is_none() {
+                let wanted: Vec<_> = std::iter::from_fn(|| self.table.next_to_look()).collect();
+                if !wanted.is_empty() {
+                    looking = Some(Box::pin(systemctl::others(self.place.systemctl.clone(), wanted)));
+                }
+            }
+            // Each branch is cancel safe: the long actions are kept across turns.
             let turn = tokio::select! {
                 biased;
                 permit = self.events.reserve(), if self.table.has_news() => match permit {
@@ -168,6 +176,7 @@ impl Hub {
                 opened = &mut opening => Turn::Opened(opened),
                 Some(ask) = self.asks.recv() => Turn::Asked(ask),
                 shown = finish(&mut polling) => Turn::Shown(shown),
+                looked = finish(&mut looking) => Turn::Looked(looked),
                 () = sleep_until(poll_at), if self.lost && polling.is_none() => Turn::Due,
             };
             match turn {
@@ -199,6 +208,12 @@ impl Hub {
                 Turn::Shown(shown) => {
                     polling = None;
                     self.shown(shown);
+                }
+                Turn::Looked(looked) => {
+                    looking = None;
+                    for (unit, other, raw) in looked.into_iter().flatten() {
+                        self.table.looked(&unit, other, raw);
+                    }
                 }
             }
         }

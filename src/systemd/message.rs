@@ -110,6 +110,11 @@ pub(super) fn read(unit: &UnitName) -> Built {
     to_systemd(&path::of(unit), PROPERTIES, "GetAll").build(&("",))
 }
 
+/// The same of a unit that need not be a service.
+pub(super) fn read_other(unit: &str) -> Built {
+    to_systemd(&path::of_name(unit), PROPERTIES, "GetAll").build(&("",))
+}
+
 pub(super) fn owner() -> Built {
     Message::method_call(BUS_PATH, "GetNameOwner").destination(BUS).interface(BUS).build(&(SYSTEMD,))
 }

@@ -18,6 +18,7 @@ mod session;
 mod stop;
 mod systemctl;
 mod table;
+mod ties;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -10,10 +10,15 @@ pub(super) const UNITS: &str = "/org/freedesktop/systemd1/unit";
 /// The object path of a unit, by systemd's own escaping (`bus_label_escape` in its source): all but letters and
 /// digits, and a digit in front, become `_xx`. Computed, because asking costs a call per unit.
 pub(super) fn of(unit: &UnitName) -> String {
-    let mut path = String::with_capacity(UNITS.len() + 1 + unit.as_str().len() * 2);
+    of_name(unit.as_str())
+}
+
+/// The same for a unit of any type, as systemd names it.
+pub(super) fn of_name(unit: &str) -> String {
+    let mut path = String::with_capacity(UNITS.len() + 1 + unit.len() * 2);
     path.push_str(UNITS);
     path.push('/');
-    for (at, byte) in unit.as_str().bytes().enumerate() {
+    for (at, byte) in unit.bytes().enumerate() {
         if byte.is_ascii_alphabetic() || (at > 0 && byte.is_ascii_digit()) {
             path.push(char::from(byte));
         } else {

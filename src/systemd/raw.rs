@@ -3,13 +3,17 @@
 use zbus::Variant;
 
 use super::stop;
-use crate::judge::{ActiveState, LoadState, UnitSnapshot};
+use super::ties::Ties;
+use crate::judge::{ActiveState, Context, LoadState, StopCause, UnitSnapshot};
 use crate::vocabulary::InvocationId;
 
 /// What [`Raw`] takes notice of, for `systemctl show --property=`.
 pub(super) const PROPERTIES: &str = "Id,LoadState,ActiveState,SubState,Job,InvocationID,RefuseManualStart,\
     InactiveExitTimestampMonotonic,ActiveEnterTimestampMonotonic,ActiveExitTimestampMonotonic,Result,Restart,\
-    RemainAfterExit,NRestarts,RuntimeMaxUSec,ExecMainExitTimestampMonotonic,ExecMainCode,ExecMainStatus";
+    RemainAfterExit,NRestarts,RuntimeMaxUSec,ExecMainExitTimestampMonotonic,ExecMainCode,ExecMainStatus,Type,MainPID,Names,\
+    ConditionResult,ConditionTimestampMonotonic,AssertResult,AssertTimestampMonotonic,RestartPreventExitStatus,\
+    SuccessExitStatus,Conflicts,\
+    ConflictedBy,BindsTo,Requires,Requisite,PartOf,TriggeredBy,UpheldBy,ConsistsOf,BoundBy";
 
 /// A unit's properties, under systemd's names for them. Times are microseconds of CLOCK_MONOTONIC, 0 for never.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,6 +40,40 @@ pub(super) struct Raw {
     /// How the main process ended: a `CLD_` code, see [`stop`].
     pub(super) main_code: i32,
     pub(super) main_status: i32,
+    /// Whether the start of this run was called off: its job was cancelled, as a stop order does. No property shows that;
+    /// see [`super::table::Table::called_off`].
+    pub(super) called_off: bool,
+    /// The service's Type=.
+    pub(super) kind: String,
+    pub(super) main_pid: u64,
+    /// Whether it has a name by which a call on the bus starts it.
+    pub(super) on_bus: bool,
+    /// Whether conditions and assertions were met at the last start, and when that was looked at.
+    pub(super) condition: Check,
+    pub(super) assertion: Check,
+    /// The exit statuses and signals after which its unit file wants no restart.
+    pub(super) prevents: (Vec<i32>, Vec<i32>),
+    /// Those that its unit file counts as a success, beside 0 and the signals that end a service.
+    pub(super) successes: (Vec<i32>, Vec<i32>),
+    /// The units that it hangs together with.
+    pub(super) ties: Ties,
+}
+
+/// What came of a unit's conditions, or of its assertions, at its last start.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Check {
+    met: bool,
+    at: u64,
+    /// The first that was not met, as the unit file has it.
+    unmet: Option<String>,
+}
+
+impl Check {
+    /// What was not met, if the last start came to nothing because of it.
+    fn failed(&self, raw: &Raw, what: &str) -> Option<String> {
+        let last = !self.met && self.at > raw.inactive_exit.max(raw.active_exit) && raw.down();
+        last.then(|| self.unmet.clone().unwrap_or_else(|| what.to_owned()))
+    }
 }
 
 /// A property's value in either notation. `None` means that it is not of the asked type; the property then keeps its
@@ -48,6 +86,11 @@ pub(super) trait Value {
     fn code(&self) -> Option<i32>;
     /// The id in the `(uo)` of a job.
     fn job(&self) -> Option<u32>;
+    fn units(&self) -> Option<Vec<String>>;
+    /// Exit statuses and signals.
+    fn statuses(&self) -> Option<(Vec<i32>, Vec<i32>)>;
+    /// The first condition that was not met; the outer `None` is a wrong type.
+    fn unmet(&self) -> Option<Option<String>>;
     /// The outer `None` is a wrong type, the inner one a unit without a run.
     fn invocation(&self) -> Option<Option<InvocationId>>;
 }
@@ -77,7 +120,11 @@ impl Raw {
             "SubState" => put_text(&mut self.sub, value.text()),
             "Result" => put_text(&mut self.result, value.text()),
             "Restart" => put_text(&mut self.restart, value.text()),
-            "InvocationID" => put(&mut self.invocation, value.invocation()),
+            "InvocationID" => {
+                let before = self.invocation;
+                put(&mut self.invocation, value.invocation());
+                self.called_off &= self.invocation == before;
+            }
             "Job" => put(&mut self.job, value.job()),
             "RefuseManualStart" => put(&mut self.refuse_manual_start, value.flag()),
             "RemainAfterExit" => put(&mut self.remain_after_exit, value.flag()),
@@ -89,7 +136,21 @@ impl Raw {
             "ExecMainExitTimestampMonotonic" => put(&mut self.main_exit, value.number()),
             "ExecMainCode" => put(&mut self.main_code, value.code()),
             "ExecMainStatus" => put(&mut self.main_status, value.code()),
-            _ => {}
+            "Type" => put_text(&mut self.kind, value.text()),
+            "MainPID" => put(&mut self.main_pid, value.number()),
+            "Names" => {
+                let on_bus = |name: &String| name.starts_with("dbus-");
+                put(&mut self.on_bus, value.units().map(|names| names.iter().any(on_bus)));
+            }
+            "ConditionResult" => put(&mut self.condition.met, value.flag()),
+            "ConditionTimestampMonotonic" => put(&mut self.condition.at, value.number()),
+            "Conditions" => put(&mut self.condition.unmet, value.unmet()),
+            "AssertResult" => put(&mut self.assertion.met, value.flag()),
+            "AssertTimestampMonotonic" => put(&mut self.assertion.at, value.number()),
+            "Asserts" => put(&mut self.assertion.unmet, value.unmet()),
+            "SuccessExitStatus" => put(&mut self.successes, value.statuses()),
+            "RestartPreventExitStatus" => put(&mut self.prevents, value.statuses()),
+            other => self.ties.set(other, value.units()),
         }
     }
 
@@ -135,6 +196,7 @@ impl Raw {
             main_exit: known.main_exit,
             main_code: known.main_code,
             main_status: known.main_status,
+            called_off: known.called_off,
             ..self
         }
     }
@@ -144,8 +206,29 @@ impl Raw {
         !matches!(self.restart.as_str(), "no" | "")
     }
 
-    /// The same in the vocabulary of the judge.
+    /// Whether its last start came to nothing because of a condition or an assertion. Which one it was never signals.
+    pub(super) fn unmet(&self) -> bool {
+        self.condition.failed(self, "").or_else(|| self.assertion.failed(self, "")).is_some()
+    }
+
+    /// What its unit file says about its state.
+    fn context(&self, stop: StopCause) -> Context {
+        let by_itself = self.down() && stop == StopCause::ByItself;
+        Context {
+            unmet: self.condition.failed(self, "a condition of its unit file (Condition…=)"),
+            unasserted: self.assertion.failed(self, "an assertion of its unit file (Assert…=)"),
+            agreed_exit: by_itself && stop::agreed(self),
+            ended_well: by_itself && stop::well(self),
+            oneshot: by_itself && self.kind == "oneshot" && !self.remain_after_exit,
+            on_bus: by_itself && self.on_bus,
+            no_main: self.up() && self.sub == "running" && self.kind == "forking" && self.main_pid == 0,
+            others: Vec::new(),
+        }
+    }
+
+    /// The same in the vocabulary of the judge, without the units that it hangs together with.
     pub(super) fn snapshot(&self) -> UnitSnapshot {
+        let stop = stop::cause(self);
         UnitSnapshot {
             load: match self.load.as_str() {
                 "loaded" => LoadState::Loaded,
@@ -175,8 +258,9 @@ impl Raw {
             refuse_manual_start: self.refuse_manual_start,
             restarts_itself: self.restarts_itself(),
             restarts: self.restarts,
-            stop: stop::cause(self),
+            stop,
             exit: stop::exit(self),
+            context: Box::new(self.context(stop)),
         }
     }
 }
@@ -227,6 +311,50 @@ impl Value for Variant<'_> {
         }
     }
 
+    fn units(&self) -> Option<Vec<String>> {
+        let Variant::Array(units) = self else { return None };
+        units
+            .iter()
+            .map(|unit| match unit {
+                Variant::Str(name) => Some(name.as_str().to_owned()),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn statuses(&self) -> Option<(Vec<i32>, Vec<i32>)> {
+        let Variant::Structure(both) = self else { return None };
+        let list = |at: usize| match both.fields().get(at) {
+            Some(Variant::Array(codes)) => codes.iter().map(Value::code).collect::<Option<Vec<i32>>>(),
+            _ => None,
+        };
+        Some((list(0)?, list(1)?))
+    }
+
+    /// Of `a(sbbsi)`: name, whether it is one of several of which one is enough, whether it is negated, parameter, and
+    /// what came of it.
+    fn unmet(&self) -> Option<Option<String>> {
+        let Variant::Array(all) = self else { return None };
+        for one in all.iter() {
+            let Variant::Structure(one) = one else { return None };
+            let [
+                Variant::Str(name),
+                _,
+                Variant::Bool(negated),
+                Variant::Str(parameter),
+                Variant::I32(result),
+            ] = one.fields()
+            else {
+                return None;
+            };
+            if *result < 0 {
+                let not = if *negated { "!" } else { "" };
+                return Some(Some(format!("{}={not}{}", name.as_str(), parameter.as_str())));
+            }
+        }
+        Some(None)
+    }
+
     fn invocation(&self) -> Option<Option<InvocationId>> {
         match self {
             Variant::Array(bytes) if bytes.is_empty() => Some(None),
@@ -273,6 +401,20 @@ impl Value for &str {
 
     fn job(&self) -> Option<u32> {
         if self.is_empty() { Some(0) } else { self.parse().ok() }
+    }
+
+    fn units(&self) -> Option<Vec<String>> {
+        Some(self.split_ascii_whitespace().map(str::to_owned).collect())
+    }
+
+    fn statuses(&self) -> Option<(Vec<i32>, Vec<i32>)> {
+        // Signals are printed by name, and none has to be known here: a process that a signal ends is brought back.
+        Some((self.split_ascii_whitespace().filter_map(|code| code.parse().ok()).collect(), Vec::new()))
+    }
+
+    /// `systemctl show` cannot print them.
+    fn unmet(&self) -> Option<Option<String>> {
+        None
     }
 
     fn invocation(&self) -> Option<Option<InvocationId>> {

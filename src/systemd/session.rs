@@ -68,6 +68,8 @@ enum Call {
     Door,
     List(Vec<UnitName>),
     Read(UnitName),
+    /// A look at a unit that a watched one hangs together with.
+    Other(UnitName, String),
     Restart(u64),
     Act(u64),
     /// A look at the unit of an act.
@@ -88,6 +90,8 @@ pub(super) struct Session {
     /// Units to be read, those being read, and those to be read again after that.
     to_read: VecDeque<UnitName>,
     reading: BTreeSet<UnitName>,
+    /// How many other units are being read.
+    others: usize,
     again: BTreeSet<UnitName>,
     /// Units that PID 1 was asked to keep in its memory.
     pinned: BTreeSet<UnitName>,
@@ -132,6 +136,7 @@ impl Session {
             sent: VecDeque::new(),
             to_read: VecDeque::new(),
             reading: BTreeSet::new(),
+            others: 0,
             again: BTreeSet::new(),
             pinned: BTreeSet::new(),
             orders: Vec::new(),
@@ -316,7 +321,13 @@ impl Session {
         }
     }
 
-    fn start_reads(&mut self, hub: &Hub) {
+    fn start_reads(&mut self, hub: &mut Hub) {
+        while self.others < WINDOW
+            && let Some((unit, other)) = hub.table.next_to_look()
+        {
+            self.others += 1;
+            self.send(message::read_other(&other), Some(Call::Other(unit, other)));
+        }
         while self.reading.len() < WINDOW
             && let Some(unit) = self.to_read.pop_front()
         {

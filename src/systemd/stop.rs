@@ -21,7 +21,8 @@ const SIGTERM: i32 = 15;
 /// - A main process that ended while the unit was active ended by itself: systemd notes the exit before it leaves
 ///   `active`. If the unit had left `active` before (or the main process was long gone, as in a oneshot with
 ///   RemainAfterExit), somebody ordered the stop.
-/// - A run that never became active failed to start, unless it was stopped while starting.
+/// - A run that never became active failed to start, unless it was stopped while starting. That is seen in the end of its
+///   start job, which a stop cancels: the properties do not tell a process that failed from one that systemd stopped.
 ///
 /// Where it cannot be told (a forking service whose main process systemd does not know), the stop counts as ordered:
 /// rather late than against an operator.
@@ -30,14 +31,17 @@ pub(super) fn cause(raw: &Raw) -> StopCause {
     if raw.up() || raw.active == "maintenance" || starting || raw.inactive_exit == 0 {
         return StopCause::Never;
     }
+    let became_active = raw.active_enter >= raw.inactive_exit;
+    if raw.called_off && !became_active {
+        return StopCause::Ordered;
+    }
     match raw.result.as_str() {
         "watchdog" | "oom-kill" | "protocol" | "resources" | "start-limit-hit" | "exec-condition" => {
             return StopCause::ByItself;
         }
         _ => {}
     }
-    let by_itself =
-        if raw.active_enter >= raw.inactive_exit { ended_while_active(raw) } else { failed_to_start(raw) };
+    let by_itself = if became_active { ended_while_active(raw) } else { failed_to_start(raw) };
     if by_itself || raw.sub.starts_with("auto-restart") { StopCause::ByItself } else { StopCause::Ordered }
 }
 
@@ -64,6 +68,31 @@ fn failed_to_start(raw: &Raw) -> bool {
 
 fn clean(raw: &Raw) -> bool {
     (raw.main_code, raw.main_status) == (EXITED, 0)
+}
+
+/// Whether it ended by itself in a way after which its unit file wants no restart.
+pub(super) fn agreed(raw: &Raw) -> bool {
+    let (statuses, signals) = &raw.prevents;
+    raw.main_exit != 0
+        && match raw.main_code {
+            EXITED => statuses.contains(&raw.main_status),
+            KILLED | DUMPED => signals.contains(&raw.main_status),
+            _ => false,
+        }
+}
+
+/// Whether a unit that ended by itself ended well. `Result` alone does not tell: a reset of a failure makes a success of it.
+pub(super) fn well(raw: &Raw) -> bool {
+    let (statuses, signals) = &raw.successes;
+    let status = raw.main_status;
+    let process = match raw.main_code {
+        EXITED => status == 0 || statuses.contains(&status),
+        // What systemd takes for a clean end: systemd.service(5), SuccessExitStatus=.
+        KILLED => [1, 2, 13, SIGTERM].contains(&status) || signals.contains(&status),
+        DUMPED => signals.contains(&status),
+        _ => raw.main_exit == 0,
+    };
+    process && raw.active == "inactive" && raw.result == "success"
 }
 
 /// How the main process ended, in words.

@@ -17,10 +17,16 @@ use crate::vocabulary::{InvocationId, UnitName};
 const SHOW: Duration = Duration::from_secs(3);
 /// How long resetting a failure counter may take.
 const RESET: Duration = Duration::from_secs(1);
-/// A unit's properties are about 500 bytes; this many are read per unit.
-const PER_UNIT: u64 = 2048;
+/// A unit's properties are about 1000 bytes; this many are read per unit.
+const PER_UNIT: u64 = 8192;
 /// Bytes of an error text that are kept.
 const ERROR: u64 = 1024;
+
+/// How many units are looked at in one call because others hang together with them.
+const OTHERS: usize = 512;
+
+/// A unit that another one hangs together with, as it was seen: for which, its name, and how it is with it.
+pub(super) type Looked = (UnitName, String, Option<Raw>);
 
 /// One thing that `systemctl show` told.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,6 +55,29 @@ pub(super) async fn show(systemctl: PathBuf, units: Vec<UnitName>, host: bool) -
         }
     }
     Ok(shown)
+}
+
+/// Looks at units that watched ones hang together with, each for one of them; what could not be read is none.
+pub(super) async fn others(
+    systemctl: PathBuf,
+    wanted: Vec<(UnitName, String)>,
+) -> Result<Vec<Looked>, String> {
+    let property = format!("--property={PROPERTIES}");
+    let mut names: Vec<&str> = wanted.iter().map(|(_, other)| other.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.truncate(OTHERS);
+    let mut arguments = vec!["show", &property, "--"];
+    arguments.extend(&names);
+    // Without them less is known of those that are down, which is no reason to know nothing.
+    let text = told(&systemctl, &arguments, PER_UNIT * names.len() as u64).await.unwrap_or_default();
+    let blocks: Vec<Raw> = text.split("\n\n").map(Raw::from_show).collect();
+    let read = |other: &String| {
+        let at = names.binary_search(&other.as_str()).ok()?;
+        blocks.get(at).filter(|raw| blocks.len() == names.len() && raw.complete()).cloned()
+    };
+    let read: Vec<Option<Raw>> = wanted.iter().map(|(_, other)| read(other)).collect();
+    Ok(wanted.into_iter().zip(read).map(|((unit, other), raw)| (unit, other, raw)).collect())
 }
 
 async fn told(systemctl: &Path, arguments: &[&str], bytes: u64) -> Result<String, String> {

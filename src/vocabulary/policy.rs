@@ -53,6 +53,8 @@ pub struct Policy {
     pub repair_window: Duration,
     /// How old the last rehearsal of its remedies may be.
     pub rehearse_every: Duration,
+    /// Whether its process may end well: an exit that systemd counts as success is by design.
+    pub ends_clean: bool,
 }
 
 impl Default for Policy {
@@ -68,6 +70,7 @@ impl Default for Policy {
             quarantine_retry: Duration::from_secs(600),
             repair_window: Duration::ZERO,
             rehearse_every: Duration::from_secs(30 * 86_400),
+            ends_clean: false,
         }
     }
 }

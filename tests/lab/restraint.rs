@@ -18,7 +18,7 @@ const WORKERS: &str = "
     heldhere:  { unit: heldhere.service }
     heldthere: { unit: heldthere.service }
     released:  { unit: released.service }
-    oneshot:   { unit: oneshot.service }
+    oneshot:   { unit: oneshot.service, ends: clean }
     reloads:   { unit: reloads.service }
     slow:      { unit: slow.service }
     auto:      { unit: auto.service }

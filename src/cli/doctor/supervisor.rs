@@ -95,7 +95,7 @@ pub(super) fn judge(reports: &[NodeReport], server: &Hello) -> Vec<Finding> {
                         .way_out(format!("keyholder explain {subject}")),
                 ),
                 Class::Unknown => {
-                    findings.push(Finding::warn("health", format!("{subject} could not be observed: {why}")))
+                    findings.push(Finding::warn("health", format!("{subject} is unknown: {why}")))
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{class, lane, ms};
+use super::{lane, ms, word};
 use crate::cli::fold::fold;
 use crate::cli::screen::Paint;
 use crate::fleet::BlastRadius;
@@ -15,7 +15,7 @@ const VALUE_AT: usize = 14;
 /// The explanation of one worker's state, in lines of at most `width`.
 pub fn explanation(explanation: &Explanation, width: Option<u16>, paint: Paint) -> String {
     let worker = &explanation.report;
-    let (word, tone) = class(worker.class);
+    let (name, tone) = word(worker);
     let radius = match worker.blast_radius {
         BlastRadius::Critical => "critical",
         BlastRadius::Normal => "normal",
@@ -25,7 +25,7 @@ pub fn explanation(explanation: &Explanation, width: Option<u16>, paint: Paint) 
         "{}/{}  {}  for {}  {}, blast radius {radius}",
         worker.node,
         worker.worker,
-        paint.on(tone, word),
+        paint.on(tone, name),
         ms(worker.for_ms),
         worker.unit,
     );

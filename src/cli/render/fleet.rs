@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::lane::{lanes, trouble};
 use super::look::Look;
 use super::table::table;
-use super::{class, ms, silent, state};
+use super::{class, ms, silent, state, word};
 use crate::cli::screen::Tone;
 use crate::peer::wire::{Class, NodeReport, NodeState, WorkerReport};
 use crate::vocabulary::printable;
@@ -127,7 +127,7 @@ fn note(worker: &WorkerReport) -> Option<String> {
 }
 
 fn sentence(worker: &WorkerReport) -> String {
-    let mut text = format!("{}/{} is {}", worker.node, worker.worker, class(worker.class).0);
+    let mut text = format!("{}/{} is {}", worker.node, worker.worker, word(worker).0);
     if !worker.why.is_empty() {
         let _ = write!(text, ": {}", printable(worker.why.trim_end_matches('.')));
     }

@@ -26,7 +26,7 @@ pub use record::{Trail, audit, missed};
 pub use replay::story;
 
 use super::screen::Tone;
-use crate::peer::wire::{Class, NodeState};
+use crate::peer::wire::{Class, NodeState, WorkerReport};
 use crate::vocabulary::human;
 
 fn ms(ms: u64) -> String {
@@ -44,6 +44,11 @@ pub(super) fn class(class: Class) -> (&'static str, Tone) {
         Class::Dead | Class::Stuck | Class::DeliveryGap | Class::Unknown => Tone::Bad,
     };
     (class.name(), tone)
+}
+
+/// A worker's class in the word that people are shown, and its tone.
+pub(super) fn word(worker: &WorkerReport) -> (&'static str, Tone) {
+    (worker.word(), class(worker.class).1)
 }
 
 pub(super) fn state(state: NodeState) -> (&'static str, Tone) {

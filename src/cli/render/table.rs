@@ -4,7 +4,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Row, Table};
 
 use super::look::Look;
-use super::{class, ms, silent};
+use super::{ms, silent, word};
 use crate::cli::screen::Tone;
 use crate::peer::wire::{NodeReport, NodeState, WorkerReport};
 use crate::vocabulary::{clipped, printable};
@@ -57,7 +57,7 @@ pub(super) fn table(reports: &[NodeReport], look: &Look) -> String {
 }
 
 fn row(state: NodeState, worker: &WorkerReport) -> [String; 7] {
-    let health = class(worker.class).0;
+    let health = word(worker).0;
     [
         worker.node.to_string(),
         worker.worker.to_string(),
@@ -82,7 +82,7 @@ fn paint(table: &str, workers: &[(NodeState, &WorkerReport)], look: &Look) -> St
     let mut text = format!("{}\n", look.paint.on(Tone::Faint, header.trim_end()));
     for (line, (state, worker)) in lines.zip(workers) {
         let line = line.trim_end();
-        let tone = if silent(*state) { Tone::Faint } else { class(worker.class).1 };
+        let tone = if silent(*state) { Tone::Faint } else { word(worker).1 };
         match line.split_at_checked(at) {
             Some((before, rest)) => {
                 let (word, after) = rest.split_at(rest.find(' ').unwrap_or(rest.len()));

@@ -7,7 +7,8 @@ use crate::cli::subject::Subject;
 
 /// Show nodes and workers: health, since when, which run, what was done last
 ///
-/// HEALTH is healthy, starting, held (down, and somebody said so), dead, stuck (it runs, and its loop makes no progress),
+/// HEALTH is healthy, starting, held (down, and somebody said so), idle (down by design; `held` in JSON), dead, stuck (it runs,
+/// and its loop makes no progress),
 /// delivery-gap (it runs, and nothing reaches it) or unknown (it could not be observed). A question mark means that its node is
 /// silent and this is the last that was known. SINCE is for how long. Exit status 3 if anything is not well.
 ///

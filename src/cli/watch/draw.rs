@@ -169,7 +169,7 @@ fn chosen(scene: &Scene, paint: Paint, width: u16) -> Vec<Line<'static>> {
     };
     vec![
         rule(&title, width),
-        Line::from(vec![Span::raw(format!(" {}: ", worker.class.name())), Span::raw(why)]),
+        Line::from(vec![Span::raw(format!(" {}: ", worker.word())), Span::raw(why)]),
         Line::styled(format!(" {act}"), style(Tone::Faint, paint)),
     ]
 }

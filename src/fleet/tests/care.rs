@@ -314,6 +314,24 @@ fn a_queue_needs_a_redis_and_a_pipe_is_not_the_worker_itself() {
 }
 
 #[test]
+fn a_worker_whose_process_may_end_is_said_to_be_one() {
+    assert!(!worker(&good(), "agent").policy.ends_clean);
+    assert!(worker(&agent("ends: clean"), "agent").policy.ends_clean);
+    assert!(!worker(&agent("ends: never"), "agent").policy.ends_clean);
+    let found = super::errors(&agent("ends: sometimes"));
+    assert!(matches!(&found[..], [one] if one.contains("clean") && one.contains("never")), "{found:?}");
+}
+
+#[test]
+fn a_unit_that_only_holds_its_instances_together_is_no_worker() {
+    let hollow = |more: &str| agent(more).replace("ai-agent.service", "postgresql.service");
+    let found = super::warnings(&hollow("ends: never"));
+    assert!(found.iter().any(|one| one.contains("nothing runs in `postgresql.service`")), "{found:?}");
+    let found = super::warnings(&hollow("ends: clean"));
+    assert!(!found.iter().any(|one| one.contains("nothing runs in")), "{found:?}");
+}
+
+#[test]
 fn only_an_auxiliary_worker_may_wait() {
     let aside = worker(
         &agent("blast_radius: auxiliary\n        repair_window: 6h\n        rehearse_every: 7d"),

@@ -71,6 +71,7 @@ impl Turn<'_> {
                 self.say(Say::Resumed(remedy));
                 self.go(Phase::Watching);
             }
+            Health::Idle(_) => self.by_design(),
             Health::Dead(death) => {
                 self.go(Phase::Watching);
                 self.down(&Phase::Watching, *death);

@@ -100,6 +100,160 @@ fn an_undeclared_stop_is_announced_and_repaired_when_due_not_before() {
     assert_eq!(relaunches(&story.seen(STOPPED, 1)), 1);
 }
 
+/// systemd waits to restart it, or starts it, or a repair is planned: an operator's stop comes first.
+#[test]
+fn a_stop_is_respected_whatever_was_planned_before() {
+    let plans: [fn(&mut Story); 5] = [
+        // It fell, and systemd waits to restart it itself.
+        |story| {
+            story.seen(Health::Dead(Death::Crashed { systemd_may_restart: true }), 1);
+            story.seen(Health::InTransition("systemd restarts it itself"), 1);
+        },
+        // A repair failed, and the next one is planned.
+        |story| {
+            story.seen(CRASHED, 1);
+            story.event(Event::Done(Ending::Failed));
+        },
+        |story| {
+            story.crowd.dead = CROWD;
+            story.seen(CRASHED, 1);
+            story.crowd.dead = 0;
+        },
+        |story| {
+            story.policy.repair_by = RepairBy::Peer;
+            story.seen(CRASHED, 1);
+            story.pass(story.policy.grace);
+            story.seen(CRASHED, 1);
+            assert_eq!(story.state.phase, Phase::LeftToPeers);
+            story.policy.repair_by = RepairBy::Node;
+        },
+        |story| {
+            story.event(Event::Ordered(Remedy::Relaunch));
+            story.seen(STOPPED, 1);
+            story.event(Event::Done(Ending::Failed));
+        },
+    ];
+    for (n, plan) in plans.into_iter().enumerate() {
+        let mut story = Story::new();
+        plan(&mut story);
+        story.pass(secs(10));
+        assert_eq!(story.seen(STOPPED, 1), [Action::Say(Say::UndeclaredStop(secs(120)))], "{n}");
+        story.pass(secs(119));
+        assert_eq!(story.seen(STOPPED, 1), [], "{n}");
+        story.pass(secs(1));
+        assert_eq!(relaunches(&story.seen(STOPPED, 1)), 1, "{n}");
+    }
+}
+
+#[test]
+fn a_stop_in_quarantine_puts_the_next_try_off() {
+    let mut story = Story::new();
+    story.state.phase = Phase::Quarantined { retry: story.now + secs(5), failures: 3 };
+    assert_eq!(story.seen(STOPPED, 1), [Action::Say(Say::UndeclaredStop(secs(120)))]);
+    story.pass(secs(119));
+    assert_eq!(story.seen(STOPPED, 1), []);
+    story.pass(secs(1));
+    assert_eq!(relaunches(&story.seen(STOPPED, 1)), 1);
+    assert!(story.state.quarantined());
+}
+
+/// A stop while it was starting is seen in the signals of its jobs; a new supervisor reads the unit's properties alone.
+#[test]
+fn a_stop_that_systemd_no_longer_shows_is_respected_all_the_same() {
+    for shown in [CRASHED, Health::Dead(Death::NeverStarted)] {
+        let mut story = Story::new();
+        story.seen(STOPPED, 1);
+        story.state = story.state.taken_over();
+        story.pass(secs(60));
+        assert_eq!(story.seen(shown.clone(), 1), [], "{shown:?}");
+        story.pass(secs(60));
+        assert_eq!(relaunches(&story.seen(shown.clone(), 1)), 1, "{shown:?}");
+    }
+    // Another run that fell is another matter, and so is one that was up in between.
+    let mut story = Story::new();
+    story.seen(STOPPED, 1);
+    assert_eq!(relaunches(&story.seen(CRASHED, 2)), 1);
+    let mut story = Story::new();
+    story.seen(STOPPED, 1);
+    story.seen(Health::Healthy, 1);
+    assert_eq!(relaunches(&story.seen(CRASHED, 1)), 1);
+}
+
+const MENDED: Health = Health::Dead(Death::TakenDown(Cause::Mended));
+
+#[test]
+fn what_another_worker_took_down_waits_for_it_and_comes_with_it() {
+    for back in [STOPPED, CRASHED, Health::Dead(Death::NeverStarted)] {
+        let mut story = Story::new();
+        assert_eq!(story.seen(MENDED, 1), [Action::Say(Say::TakenDown(None))]);
+        for _ in 0..100 {
+            story.pass(secs(60));
+            assert_eq!(story.seen(MENDED, 1), [], "its start would start the other one");
+        }
+        story.state = story.state.taken_over();
+        let follows = story.seen(back.clone(), 1);
+        assert_eq!(relaunches(&follows), 1, "{back:?}");
+        assert!(
+            !follows.iter().any(|action| matches!(action, Action::Say(Say::UndeclaredStop(_)))),
+            "{back:?}"
+        );
+    }
+}
+
+#[test]
+fn what_was_stopped_with_a_stranger_is_left_for_as_long_as_a_stop_that_nobody_declared() {
+    let stopped = || Health::Dead(Death::TakenDown(Cause::Stopped));
+    let mut story = Story::new();
+    assert_eq!(story.seen(stopped(), 1), [Action::Say(Say::TakenDown(Some(secs(120))))]);
+    story.pass(secs(119));
+    assert_eq!(story.seen(stopped(), 1), []);
+    story.pass(secs(1));
+    assert_eq!(relaunches(&story.seen(stopped(), 1)), 1);
+}
+
+#[test]
+fn what_a_stranger_keeps_down_is_tried_like_any_other_and_leaves_its_quarantine_with_the_cause() {
+    let failed = || Health::Dead(Death::TakenDown(Cause::Failed));
+    let mut story = Story::new();
+    story.policy.relaunches = 1;
+    assert_eq!(relaunches(&story.seen(failed(), 1)), 1);
+    story.event(Event::Done(Ending::Failed));
+    story.pass(secs(1));
+    story.seen(failed(), 1);
+    assert!(story.state.quarantined());
+    story.pass(secs(1));
+    assert_eq!(story.seen(failed(), 1), []);
+    assert_eq!(relaunches(&story.seen(STOPPED, 1)), 1, "the cause is mended");
+    story.done(2);
+    story.pass(secs(1));
+    assert_eq!(story.seen(Health::Healthy, 2), [Action::Say(Say::Recovered)]);
+    assert_eq!(story.state.phase, Phase::Watching);
+    // In quarantine it waits for a cause that somebody is at.
+    story.state.phase = Phase::Quarantined { retry: story.now, failures: 1 };
+    assert_eq!(story.seen(MENDED, 2), []);
+    assert_eq!(relaunches(&story.seen(CRASHED, 2)), 1);
+}
+
+#[test]
+fn what_is_down_by_design_is_left_down_and_what_was_planned_is_forgotten() {
+    let idle = || Health::Idle(crate::judge::Idle::Done);
+    for phase in [
+        Phase::Watching,
+        Phase::Waiting { due: Moment::from_millis(1_000_001), why: Wait::Backoff, failures: 1 },
+        Phase::Quarantined { retry: Moment::from_millis(1_000_001), failures: 3 },
+        Phase::LeftToPeers,
+        Phase::Stranded,
+    ] {
+        let mut story = Story::new();
+        story.state.phase = phase.clone();
+        for _ in 0..3 {
+            assert_eq!(story.seen(idle(), 1), [], "{phase:?}");
+            assert_eq!(story.state.phase, Phase::Watching);
+            story.pass(secs(600));
+        }
+    }
+}
+
 #[test]
 fn a_stopped_worker_that_is_started_by_hand_is_left_alone() {
     let mut story = Story::new();

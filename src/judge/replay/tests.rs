@@ -25,6 +25,7 @@ fn unit(active: ActiveState, run: u8, stop: StopCause) -> Observation {
         restarts: 0,
         stop,
         exit: None,
+        context: Box::default(),
     })
 }
 

@@ -39,6 +39,13 @@ fn unit(unit: &UnitSnapshot) -> String {
     if *job {
         text.push_str(", a job is queued");
     }
+    let unmet = unit.context.unmet.iter().chain(&unit.context.unasserted);
+    for condition in unmet {
+        text.push_str(&format!(", {condition} is not met"));
+    }
+    for other in &unit.context.others {
+        text.push_str(&format!(", {} {}", other.unit, other.why));
+    }
     match unit.invocation {
         Some(run) => text.push_str(&format!(", run {}", short(run))),
         None => text.push_str(", no run"),
@@ -80,6 +87,7 @@ pub(super) fn health(health: &Health) -> String {
         Health::DeliveryGap(why) => format!("delivery-gap: {why}"),
         Health::InTransition(what) => format!("in transition: {what}"),
         Health::Dead(death) => format!("dead: {death}"),
+        Health::Idle(idle) => format!("down by design: {idle}"),
         Health::Unknown(why) => format!("unknown: {why}"),
     }
 }
@@ -102,6 +110,11 @@ pub(super) fn say(say: Say) -> String {
     match say {
         Say::UndeclaredStop(wait) => {
             format!("stopped, and nobody declared it: it is brought back in {}", human(wait))
+        }
+        Say::Follows => "what took it down is up again: it follows".to_owned(),
+        Say::TakenDown(None) => "taken down by another unit: it comes back with that".to_owned(),
+        Say::TakenDown(Some(wait)) => {
+            format!("taken down by another unit: it comes back with that, or is tried in {}", human(wait))
         }
         Say::RepairingAtOnce => "dead, and repaired at once".to_owned(),
         Say::LeftToPeers => "dead, and left to its watchers".to_owned(),
@@ -152,6 +165,7 @@ pub(super) fn plan(phase: &Phase, now: Moment) -> String {
                 Wait::Crowd => "many fell at once; they come back one by one",
                 Wait::Window => "nothing depends on it (repair_window)",
                 Wait::LookAround => "a look at the others first",
+                Wait::Cause => "it comes back with the unit that took it down",
                 Wait::Brake => "most of the others stand still, too (brake)",
             };
             format!("wait {}: {why}", within(due))

@@ -142,7 +142,8 @@ pub enum Class {
     Healthy,
     /// systemd is starting, reloading or stopping it, or its node boots.
     Starting,
-    /// Down, and somebody said that it may be.
+    /// Down, and that is allowed: somebody holds it, or, if `held_for_ms` is not there, its unit file or the fleet file says
+    /// that it may be. Both are one class on the wire, since an older version would take a new one for an error.
     Held,
     /// Down, and nobody said that it may be.
     Dead,
@@ -265,6 +266,11 @@ impl WorkerReport {
             report
         };
         timeless(self) == timeless(other)
+    }
+
+    /// Its class as people are shown it: what is down by design is not on hold.
+    pub fn word(&self) -> &'static str {
+        if self.class == Class::Held && self.held_for_ms.is_none() { "idle" } else { self.class.name() }
     }
 
     /// For how long it has been in its class.

@@ -194,7 +194,7 @@ pub enum RefusalCode {
     Held,
     /// The worker is in quarantine, and only root on the node overrides that.
     Quarantined,
-    /// The unit cannot be started: not found, masked, or it refuses manual starts.
+    /// The unit cannot be started: not found, masked, it refuses manual starts, or it would stop another one.
     NotStartable,
     /// The worker does not run: what is dead cannot be nudged.
     NotRunning,

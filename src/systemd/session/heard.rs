@@ -53,6 +53,13 @@ impl Session {
                 self.read(hub, &unit, message, failed);
                 Ok(())
             }
+            (Call::Other(unit, other), failed) => {
+                self.others = self.others.saturating_sub(1);
+                let mut raw = Raw::default();
+                let read = failed.is_none() && message::all(message, &mut raw).is_ok() && raw.complete();
+                hub.table.looked(&unit, other, read.then_some(raw));
+                Ok(())
+            }
             (Call::Restart(id), failed) => self.restart_answered(hub, id, message, failed.is_some()),
             (Call::Act(id), failed) => {
                 self.act_answered(id, message, failed.is_some());
@@ -183,12 +190,14 @@ impl Session {
             (PROPERTIES, "PropertiesChanged") => {
                 let path = header.path().map_or("", |path| path.as_str());
                 self.changed(hub, path, message);
+                hub.table.other_changed(path);
                 self.each_act(|_, act| if act.path == path { act.changed(message) } else { act::Next::Wait });
                 Ok(())
             }
             (MANAGER, "JobRemoved") => self.job_removed(hub, message),
             (MANAGER, "JobNew") => message.body().deserialize().map(|body| {
                 let (_, _, unit): (u32, zbus::ObjectPath<'_>, &str) = body;
+                hub.table.other_changed(&path::of_name(unit));
                 if unit == SHUTDOWN {
                     hub.table.tell_host(HostState::Stopping);
                 }
@@ -199,6 +208,7 @@ impl Session {
                 for unit in hub.table.at(path.as_str()).to_vec() {
                     self.want(&unit);
                 }
+                hub.table.other_changed(path.as_str());
             }),
             (MANAGER, "Reloading") => message.body().deserialize().map(|active: bool| {
                 self.reloading = active;
@@ -240,7 +250,7 @@ impl Session {
                 Ok(false) => {}
                 Ok(true) => {
                     // A unit that was not usable and now moves has been loaded anew without a reload.
-                    let stale = raw.load != "loaded";
+                    let stale = raw.load != "loaded" || raw.unmet();
                     hub.table.publish(&unit);
                     if stale {
                         self.want(&unit);
@@ -260,9 +270,13 @@ impl Session {
         if unit == SHUTDOWN && result != "done" {
             self.send(message::system_state(), Some(Call::SystemState));
         }
+        hub.table.other_changed(&path::of_name(unit));
         // The unit's own signal says so a moment later; an order's outcome is not to show a job that has ended.
         if let Ok(unit) = unit.parse::<UnitName>() {
             for unit in hub.table.at(&path::of(&unit)).to_vec() {
+                if result == "canceled" {
+                    hub.table.called_off(&unit);
+                }
                 if let Some(raw) = hub.table.raw_mut(&unit)
                     && raw.job == id
                 {

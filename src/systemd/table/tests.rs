@@ -147,3 +147,71 @@ fn what_pid1_forgets_of_a_stopped_unit_is_remembered_until_it_runs_again() {
     table.replace(&a, again.clone());
     assert_eq!(table.raw(&a), Some(&again));
 }
+
+fn tied(id: &str, active: &str) -> Raw {
+    let mut raw = raw(id, active);
+    raw.ties.set("Requires", Some(vec!["db.service".to_owned()]));
+    raw
+}
+
+#[test]
+fn of_a_unit_that_is_down_nothing_is_told_before_those_that_it_hangs_together_with_were_looked_at() {
+    let (w, db) = (unit("w.service"), path::of_name("db.service"));
+    let mut table = watching(&["w.service"]);
+    table.replace(&w, tied("w.service", "active"));
+    assert_eq!(told(&mut table), ["w.service Active"]);
+    table.other_changed(&db);
+    assert_eq!(table.next_to_look(), None, "it runs, so nobody asks");
+
+    table.replace(&w, tied("w.service", "inactive"));
+    assert_eq!(told(&mut table), [""; 0]);
+    assert_eq!(table.next_to_look(), Some((w.clone(), "db.service".to_owned())));
+    // What changes meanwhile is looked at afterwards.
+    table.other_changed(&db);
+    assert_eq!(table.next_to_look(), None);
+    table.looked(&w, "db.service".to_owned(), Some(raw("db.service", "failed")));
+    assert_eq!(told(&mut table), ["w.service Inactive"]);
+    assert!(table.next_to_look().is_some());
+    // One that cannot be read keeps nothing back.
+    table.looked(&w, "db.service".to_owned(), None);
+    assert_eq!(told(&mut table), ["w.service Inactive"], "the cause is not known any more");
+    // Up again: told at once, and what is still under way changes nothing.
+    table.replace(&w, tied("w.service", "inactive"));
+    table.replace(&w, tied("w.service", "active"));
+    assert_eq!(told(&mut table), ["w.service Active"]);
+    table.looked(&w, "db.service".to_owned(), Some(raw("db.service", "active")));
+    assert_eq!(told(&mut table), [""; 0]);
+    table.forget();
+    table.other_changed(&db);
+    assert_eq!(table.next_to_look(), None);
+}
+
+#[test]
+fn a_start_that_was_called_off_is_known_until_another_run_begins() {
+    let run = |n: u8| Some(InvocationId::from_bytes([n; 16]));
+    let starting = |n| Raw { invocation: run(n), inactive_exit: 5, ..raw("w.service", "activating") };
+    let failed = |n| Raw {
+        invocation: run(n),
+        inactive_exit: 5,
+        result: "signal".to_owned(),
+        ..raw("w.service", "failed")
+    };
+    let mut table = watching(&["w.service"]);
+    let w = unit("w.service");
+    let cause = |table: &Table| table.raw(&w).unwrap().snapshot().stop;
+    table.replace(&w, starting(1));
+    table.called_off(&w);
+    table.replace(&w, failed(1));
+    assert_eq!(cause(&table), crate::judge::StopCause::Ordered);
+    // The connection is lost, and what systemd shows is the same as after a start that failed.
+    table.forget();
+    table.replace(&w, failed(1));
+    assert_eq!(cause(&table), crate::judge::StopCause::Ordered);
+    table.replace(&w, failed(2));
+    assert_eq!(cause(&table), crate::judge::StopCause::ByItself);
+    // A job of one that runs is no start.
+    table.replace(&w, Raw { invocation: run(3), ..raw("w.service", "active") });
+    table.called_off(&w);
+    table.replace(&w, failed(3));
+    assert_eq!(cause(&table), crate::judge::StopCause::ByItself);
+}

@@ -40,6 +40,7 @@ fn unit(active: ActiveState, sub: &str) -> Observation {
         restarts: 0,
         stop: StopCause::ByItself,
         exit: Some("exit code 1, after it had run for a while".to_owned()),
+        context: Box::default(),
     })
 }
 

@@ -71,7 +71,7 @@ fn node(report: &NodeReport, paint: Paint) -> Line<'static> {
 }
 
 fn row(state: NodeState, worker: &WorkerReport, chosen: bool, name: usize, paint: Paint) -> Line<'static> {
-    let (word, tone) = render::class(worker.class);
+    let (word, tone) = render::word(worker);
     let (word, tone) = if old(state) { (format!("{word}?"), Tone::Faint) } else { (word.to_owned(), tone) };
     let line = Line::from(vec![
         Span::raw(if chosen { "> " } else { "  " }),
