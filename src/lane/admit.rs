@@ -191,7 +191,9 @@ fn settle(task: &Task, issued_ms: i64, action: &Action, past: &Past) -> Result<V
         return Err(Refusal::new(RefusalCode::Replayed, why));
     }
     // A task whose date was ahead of this clock when it was run, by at most MAX_AHEAD, can pass here once more.
-    if !free(action) && issued_ms < past.born_ms {
+    // A date in whole seconds is that of any moment in its second.
+    let latest = if issued_ms % 1000 == 0 { issued_ms.saturating_add(999) } else { issued_ms };
+    if !free(action) && latest < past.born_ms {
         let born = jiff::Timestamp::from_millisecond(past.born_ms).unwrap_or_default();
         let why = format!(
             "it was issued before this lane's ledger begins ({born:.0}), so it may have been run already; ask again, with a new \

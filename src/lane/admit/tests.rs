@@ -181,8 +181,8 @@ fn old_tasks_and_those_from_the_future_have_expired() {
 #[test]
 fn what_was_issued_before_the_ledger_begins_is_refused_unless_nothing_depends_on_how_often_it_runs() {
     let rules = rules(Mode::Write);
-    // All these were issued a second before now.
-    let born = |ms: i64| Past { born_ms: NOW - ms, ..NEW };
+    // All these were issued a second before now, and say so in whole seconds.
+    let born = |ms: i64| Past { born_ms: NOW - 1000 + ms, ..NEW };
     for (action, params, code) in [
         ("apt.upgrade", "{}", Some(RefusalCode::BeforeLedger)),
         ("again", "{}", Some(RefusalCode::BeforeLedger)),
@@ -190,10 +190,14 @@ fn what_was_issued_before_the_ledger_begins_is_refused_unless_nothing_depends_on
         ("service.logs", r#"{"lines":10}"#, None),
     ] {
         let given = |past| with(task(action, params).as_bytes(), &rules, past).err();
-        let refusal = given(born(999));
+        let refusal = given(born(1000));
         assert_eq!(refusal.as_ref().map(|refusal| refusal.code), code, "{action}");
         assert!(refusal.is_none_or(|refusal| refusal.text.contains("ask again")));
-        assert_eq!(given(born(1000)), None, "{action}");
+        assert_eq!(given(born(999)), None, "{action}");
+    }
+    let exact = task("again", "{}").replace(&at(NOW - 1000), &at(NOW - 999));
+    for (ms, refused) in [(1, false), (2, true)] {
+        assert_eq!(with(exact.as_bytes(), &rules, born(ms)).is_err(), refused, "{ms}");
     }
 }
 
