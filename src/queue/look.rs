@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Value};
+use redis::Value;
 use tokio::time::{Instant, timeout};
 
 use super::backoff::Backoff;
+use super::conn::Conn;
 use super::error::{QueueError, mask, shown};
 use super::keys::{Keys, QueueName};
+use super::limit::Limit;
 use super::place::Place;
 
 /// How long one look may take, connecting included. Sooner than a lane's deadline: nobody waits for it but detectors,
@@ -18,16 +19,20 @@ const DEADLINE: Duration = Duration::from_secs(2);
 const STILL_MASTER: Duration = Duration::from_secs(5);
 /// How many keys are looked at in one go: a script is in everybody's way while it runs, some microseconds per key.
 const AT_ONCE: usize = 200;
+/// What is read of one answer: numbers, hashes and errors of [`AT_ONCE`] keys.
+const LIMIT: Limit = Limit { string: 4 * 1024, reply: 256 * 1024, values: 2 * AT_ONCE * ARGS };
 /// How many arguments a key has in [`LOOK`].
 const ARGS: usize = 6;
 
 /// Reads only. Elements are hashed by the server: a task may be as long as 512 MB, and what looks at it runs as root in
-/// a few megabytes. Names are arguments and not keys, so that one that this user may not read spoils only its own
+/// a few megabytes. Of a long one only the beginning is hashed, which would take the server a second otherwise. Names are arguments and not keys, so that one that this user may not read spoils only its own
 /// answer. Arguments, for each key: kind, key, in-flight, begun, result, canary.
 const LOOK: &str = "
 local function hash(list, at)
   local element = redis.call('LINDEX', list, at)
-  return element and redis.sha1hex(element) or ''
+  if not element then return '' end
+  if #element > 65536 then element = string.sub(element, 1, 1024) .. #element end
+  return redis.sha1hex(element)
 end
 local function one(kind, key, flight, begun, result, canary)
   if kind == 'key' then return { redis.call('PTTL', key) } end
@@ -124,7 +129,7 @@ pub enum CanaryAt {
 pub struct Eyes {
     place: Place,
     /// With the address of the server that was connected to.
-    conn: Option<(MultiplexedConnection, String)>,
+    conn: Option<(Conn, String)>,
     /// When sentinels were last asked whether it is still the master.
     asked: Instant,
     backoff: Backoff,
@@ -248,17 +253,14 @@ impl Eyes {
 
 async fn asked(
     place: &Place,
-    conn: &mut Option<(MultiplexedConnection, String)>,
+    conn: &mut Option<(Conn, String)>,
     cmd: &redis::Cmd,
 ) -> Result<Value, QueueError> {
     let (live, at) = match conn {
         Some(conn) => conn,
         None => {
-            let config = AsyncConnectionConfig::new()
-                .set_connection_timeout(Some(DEADLINE))
-                .set_response_timeout(Some(DEADLINE));
             let found = place.find().await?;
-            let live = found.connect(&config).await?;
+            let live = found.connect(Some(DEADLINE), LIMIT).await?;
             conn.insert((live, found.url))
         }
     };
