@@ -223,21 +223,21 @@ fn element(one: Value, long: fn(&str, &str) -> String) -> Option<Vec<u8>> {
 }
 
 fn long_task(sha1: &str, bytes: &str) -> String {
-    format!(r#"{{"id":"{MARK}{sha1}","action":"({bytes} bytes)","params":{{}},"by":"?","issued_at":"?"}}"#)
+    format!(r#"{{"id":"{PART}{sha1}","action":"({bytes} bytes)","params":{{}},"by":"?","issued_at":"?"}}"#)
 }
 
 fn long_dead(sha1: &str, bytes: &str) -> String {
     format!(
-        r#"{{"code":"malformed","text":"{bytes} bytes, and no lane wrote them","at":"","sha256":"{MARK}{sha1}","bytes":{bytes},"task":{{"text":""}}}}"#
+        r#"{{"code":"malformed","text":"{bytes} bytes, and no lane wrote them","at":"","sha256":"{PART}{sha1}","bytes":{bytes},"task":{{"text":""}}}}"#
     )
 }
 
-/// What stands before the hash of what goes by its SHA-1, where a colon may not stand.
-const MARK: &str = "sha1-";
+/// What stands before the SHA-1 of the beginning and the length of what is too long to be shown.
+const PART: &str = "part-";
 
 /// The SHA-1 that an entry goes by, empty if it goes by another hash.
 fn sha1_of(entry: &[u8]) -> String {
     let text = String::from_utf8_lossy(entry);
-    let hash = text.split_once(MARK).and_then(|(_, rest)| rest.get(..40));
+    let hash = text.split_once(PART).and_then(|(_, rest)| rest.get(..40));
     hash.filter(|hash| hash.bytes().all(|b| b.is_ascii_hexdigit())).unwrap_or_default().to_owned()
 }

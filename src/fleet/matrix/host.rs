@@ -136,7 +136,10 @@ fn looked_up(fleet: &Fleet, class: FailureClass, except: Option<&NodeName>) -> V
 
 /// The hosts of a URL that has been checked (`redis.rs`): one, or the sentinels. User and password stay out.
 fn hosts(url: &str) -> Vec<String> {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    if scheme.ends_with("unix") {
+        return vec!["localhost".to_owned()];
+    }
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let hosts = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
     let host = |text: &str| match text.strip_prefix('[') {
