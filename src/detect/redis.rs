@@ -15,7 +15,7 @@ use crate::vocabulary::Target;
 pub(super) struct Watcher {
     /// Or why there is none.
     eyes: Result<Eyes, String>,
-    lengths: BTreeMap<(Target, Sign), u64>,
+    lists: BTreeMap<(Target, Sign), Ends>,
     canaries: BTreeMap<Target, Aviary>,
 }
 
@@ -25,12 +25,12 @@ impl Watcher {
             Some(url) => Eyes::new(url).map_err(|error| error.to_string()),
             None => Err("the fleet file names no Redis".to_owned()),
         };
-        Self { eyes, lengths: BTreeMap::new(), canaries: BTreeMap::new() }
+        Self { eyes, lists: BTreeMap::new(), canaries: BTreeMap::new() }
     }
 
     /// What is remembered of workers that are no longer looked at.
     pub(super) fn keep(&mut self, looks: &[Look]) {
-        self.lengths.retain(|(target, sign), _| {
+        self.lists.retain(|(target, sign), _| {
             looks.iter().any(|look| look.target == *target && look.sign == *sign)
         });
         self.canaries
@@ -49,7 +49,7 @@ impl Watcher {
         for look in looks {
             questions.push(match &look.place {
                 Place::Key(key) => Question::Key(key.clone()),
-                Place::Queue(key) => Question::List(key.clone()),
+                Place::Queue { key, busy } => Question::List { key: key.clone(), busy: busy.clone() },
                 Place::LaneQueue(queue) => Question::Lane { queue: queue.clone(), canary: None },
                 Place::Canary(queue, every) => {
                     let now = Instant::now();
@@ -79,7 +79,7 @@ impl Watcher {
 
     fn reading(&mut self, look: &Look, answer: &Answer, unsent: &BTreeMap<Target, String>) -> Reading {
         let name = match &look.place {
-            Place::Key(name) | Place::Queue(name) => name.as_str(),
+            Place::Key(name) | Place::Queue { key: name, .. } => name.as_str(),
             Place::LaneQueue(queue) | Place::Canary(queue, _) => queue.as_str(),
             Place::File(_) | Place::Lane(_) | Place::Journal(_) | Place::Command(_) | Place::Watchdog(_) => {
                 ""
@@ -92,7 +92,11 @@ impl Watcher {
             Answer::Stays => Reading::Failed(format!(
                 "the key {name} has no time to live, so that it is there proves nothing; write it with SET … EX"
             )),
-            Answer::List { length, head } => self.list(look, *length, *head),
+            // A job in hand is progress for as long as its worker says so.
+            Answer::List { busy: true, .. } => Reading::Moving,
+            Answer::List { length, left, right, busy: false } => {
+                self.list(look, Ends { length: *length, left: *left, right: *right })
+            }
             Answer::Lane(seen) if look.sign == Sign::Canary => match unsent.get(&look.target) {
                 Some(why) => Reading::Failed(format!("the canary cannot be sent: {why}")),
                 None => {
@@ -103,15 +107,24 @@ impl Watcher {
         }
     }
 
-    /// Taking from the right changes what is there, or the length if two elements are the same.
-    fn list(&mut self, look: &Look, length: u64, head: u64) -> Reading {
-        let before = self.lengths.insert((look.target.clone(), look.sign), length);
-        if length == 0 || before.is_some_and(|before| length < before) {
-            Reading::Moving
-        } else {
-            Reading::Mark(head)
-        }
+    /// Progress is that something was taken. Pushing makes a list longer and changes one of its ends; taking makes it shorter
+    /// and changes the other. So a list that is as long as before, or longer, was taken from only if both ends have changed:
+    /// an end that changes alone was pushed to.
+    fn list(&mut self, look: &Look, now: Ends) -> Reading {
+        let before = self.lists.insert((look.target.clone(), look.sign), now);
+        let taken = before.is_some_and(|before| {
+            now.length < before.length || (now.left != before.left && now.right != before.right)
+        });
+        if now.length == 0 || taken { Reading::Moving } else { Reading::Mark(0) }
     }
+}
+
+/// A list at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Ends {
+    length: u64,
+    left: u64,
+    right: u64,
 }
 
 /// A task that was begun is progress for as long as its lane lets it run. What was only taken may have been taken by a
@@ -150,14 +163,36 @@ mod tests {
         let look = Look {
             target: "mars/agent".parse().unwrap(),
             sign: Sign::Flow,
-            place: Place::Queue("inbox".to_owned()),
+            place: Place::Queue { key: "inbox".to_owned(), busy: None },
             every: std::time::Duration::from_secs(1),
         };
-        assert_eq!(watcher.list(&look, 5, 7), Reading::Mark(7));
-        assert_eq!(watcher.list(&look, 6, 7), Reading::Mark(7));
-        assert_eq!(watcher.list(&look, 5, 7), Reading::Moving);
-        assert_eq!(watcher.list(&look, 0, 0), Reading::Moving);
+        let mut read = |length, left, right| watcher.list(&look, Ends { length, left, right });
+        assert_eq!(read(5, 7, 7), Reading::Mark(0));
+        assert_eq!(read(6, 7, 7), Reading::Mark(0));
+        assert_eq!(read(5, 7, 7), Reading::Moving);
+        assert_eq!(read(0, 0, 0), Reading::Moving);
         watcher.keep(&[]);
-        assert_eq!(watcher.list(&look, 1, 7), Reading::Mark(7));
+        assert_eq!(watcher.list(&look, Ends { length: 1, left: 7, right: 7 }), Reading::Mark(0));
+    }
+
+    #[test]
+    fn an_end_that_changes_alone_was_pushed_to() {
+        let mut watcher = Watcher::new(None);
+        let look = Look {
+            target: "mars/agent".parse().unwrap(),
+            sign: Sign::Flow,
+            place: Place::Queue { key: "inbox".to_owned(), busy: None },
+            every: std::time::Duration::from_secs(1),
+        };
+        let mut read = |length, left, right| watcher.list(&look, Ends { length, left, right });
+        let still = Reading::Mark(0);
+        assert_eq!(read(3, 1, 9), still);
+        assert_eq!(read(4, 2, 9), still, "pushed on the left");
+        assert_eq!(read(5, 2, 10), still, "pushed on the right");
+        assert_eq!(read(5, 3, 11), Reading::Moving, "pushed on one side, taken on the other");
+        assert_eq!(read(7, 4, 12), Reading::Moving, "more is pushed than taken");
+        assert_eq!(read(6, 4, 13), Reading::Moving, "taken on the right");
+        assert_eq!(read(5, 5, 13), Reading::Moving, "taken on the left");
+        assert_eq!(read(5, 5, 13), still);
     }
 }

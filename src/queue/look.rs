@@ -26,7 +26,7 @@ const ARGS: usize = 6;
 
 /// Reads only. Elements are hashed by the server: a task may be as long as 512 MB, and what looks at it runs as root in
 /// a few megabytes. Of a long one only the beginning is hashed, which would take the server a second otherwise. Names are arguments and not keys, so that one that this user may not read spoils only its own
-/// answer. Arguments, for each key: kind, key, in-flight, begun, result, canary.
+/// answer. Arguments, for each key: kind, key, in-flight (of a list: busy), begun, result, canary.
 const LOOK: &str = "
 local function hash(list, at)
   local element = redis.call('LINDEX', list, at)
@@ -37,7 +37,10 @@ end
 local function one(kind, key, flight, begun, result, canary)
   if kind == 'key' then return { redis.call('PTTL', key) } end
   local seen = { redis.call('LLEN', key), hash(key, -1) }
-  if kind == 'list' then return seen end
+  if kind == 'list' then
+    local busy = flight ~= '' and redis.call('EXISTS', flight) or 0
+    return { seen[1], hash(key, 0), seen[2], busy }
+  end
   seen[3] = redis.call('LLEN', flight)
   seen[4] = hash(flight, -1)
   seen[5] = redis.call('HLEN', begun)
@@ -63,8 +66,13 @@ return all
 pub enum Question {
     /// Whether a key is there, and whether it expires.
     Key(String),
-    /// How many elements a list has, and which is on the right.
-    List(String),
+    /// How many elements a list has, and which are at its ends.
+    List {
+        /// The list.
+        key: String,
+        /// A key that is there while something is in its worker's hands.
+        busy: Option<String>,
+    },
     /// How a lane gets on with its queue.
     Lane {
         /// The queue.
@@ -87,8 +95,12 @@ pub enum Answer {
     List {
         /// How many elements it has.
         length: u64,
+        /// Stands for the element on the left; 0 for none.
+        left: u64,
         /// Stands for the element on the right; 0 for none.
-        head: u64,
+        right: u64,
+        /// Whether the key that says so was there.
+        busy: bool,
     },
     /// The lane.
     Lane(LaneSeen),
@@ -272,7 +284,10 @@ fn args(question: &Question) -> [Vec<u8>; ARGS] {
         |kind: &str, key: &str| [kind.into(), key.into(), Vec::new(), Vec::new(), Vec::new(), Vec::new()];
     match question {
         Question::Key(key) => plain("key", key),
-        Question::List(key) => plain("list", key),
+        Question::List { key, busy } => {
+            let busy = busy.clone().unwrap_or_default();
+            ["list".into(), key.into(), busy.into(), Vec::new(), Vec::new(), Vec::new()]
+        }
         Question::Lane { queue, canary } => {
             let keys = Keys::of(queue);
             let (result, raw) = match canary {
@@ -296,7 +311,12 @@ fn answer(question: &Question, value: &Value) -> Answer {
         (Question::Key(_), [Value::Int(-2)]) => Answer::Gone,
         (Question::Key(_), [Value::Int(-1)]) => Answer::Stays,
         (Question::Key(_), [Value::Int(_)]) => Answer::Lives,
-        (Question::List(_), [length, head]) => Answer::List { length: number(length), head: mark(head) },
+        (Question::List { .. }, [length, left, right, busy]) => Answer::List {
+            length: number(length),
+            left: mark(left),
+            right: mark(right),
+            busy: number(busy) > 0,
+        },
         (Question::Lane { canary: asked, .. }, [waiting, head, taken, oldest, begun, canary]) => {
             Answer::Lane(LaneSeen {
                 waiting: number(waiting),
@@ -311,7 +331,7 @@ fn answer(question: &Question, value: &Value) -> Answer {
                 },
             })
         }
-        (Question::Key(_) | Question::List(_) | Question::Lane { .. }, _) => odd(),
+        (Question::Key(_) | Question::List { .. } | Question::Lane { .. }, _) => odd(),
     }
 }
 

@@ -110,7 +110,7 @@ async fn all_read(url: &str) {
     limit("preflight", began);
     let began = Instant::now();
     let mut eyes = Eyes::new(url).unwrap();
-    let looked = eyes.look(&[Question::List("inbox".to_owned())]).await;
+    let looked = eyes.look(&[Question::List { key: "inbox".to_owned(), busy: None }]).await;
     assert!(looked.is_err(), "{looked:?}");
     limit("a detector", began);
     let began = Instant::now();
@@ -143,7 +143,10 @@ fn whatever_a_server_says_who_reads_it_fails_in_time_and_stays_small() {
         for url in [format!("redis://{}", server.at), format!("redis-sentinel://{}/mymaster", server.at)] {
             // Memory is that of a process of its own.
             let told = Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "hostile::whatever_a_server_says_who_reads_it_fails_in_time_and_stays_small"])
+                .args([
+                    "--exact",
+                    "hostile::whatever_a_server_says_who_reads_it_fails_in_time_and_stays_small",
+                ])
                 .arg("--nocapture")
                 .env(URL, &url)
                 .output()

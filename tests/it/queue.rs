@@ -172,8 +172,7 @@ fn a_server_that_wants_a_certificate_of_ours_gets_it() {
         path.to_str().unwrap().to_owned()
     };
     let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let (cert, key) =
-        (write("cert.pem", own.cert.pem()), write("key.pem", own.signing_key.serialize_pem()));
+    let (cert, key) = (write("cert.pem", own.cert.pem()), write("key.pem", own.signing_key.serialize_pem()));
     let other = rcgen::generate_simple_self_signed(["stranger".to_owned()]).unwrap();
     let (strange, strange_key) =
         (write("strange.pem", other.cert.pem()), write("strange-key.pem", other.signing_key.serialize_pem()));

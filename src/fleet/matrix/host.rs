@@ -120,7 +120,7 @@ fn asks(worker: &Worker, class: FailureClass) -> bool {
             worker.stuck.as_ref().is_some_and(|stuck| matches!(stuck.heartbeat, Heartbeat::Redis(_)))
         }
         FailureClass::DeliveryGap => {
-            worker.delivery_gap.as_ref().is_some_and(|gap| matches!(gap.flow, Flow::Queue(_) | Flow::Lane(_)))
+            worker.delivery_gap.as_ref().is_some_and(|gap| matches!(gap.flow, Flow::Queue { .. } | Flow::Lane(_)))
         }
         FailureClass::Dead | FailureClass::SupervisorDead | FailureClass::Unreachable => false,
     }

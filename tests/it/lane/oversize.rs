@@ -46,9 +46,7 @@ fn answered(client: &mut Client, lane: &Lane, hashes: &[&str]) {
         assert_eq!((&entry["code"], &entry["bytes"]), (&"malformed".into(), &LARGE.into()));
     }
     let (queue, in_flight) = (client.keys.queue.clone(), client.keys.in_flight.clone());
-    until("nothing is left", || {
-        (client.length(&queue) == 0 && client.length(&in_flight) == 0).then_some(())
-    });
+    until("nothing is left", || (client.length(&queue) == 0 && client.length(&in_flight) == 0).then_some(()));
     assert!(lane.resident() < SMALL, "{} KiB", lane.resident());
 }
 
@@ -83,11 +81,8 @@ fn what_is_too_long_at_the_start_is_never_loaded_wherever_it_is() {
     // In flight with a mark that is no mark: then it counts as begun.
     let marked = super::rig::task("marked", "echo", "{}");
     put("LPUSH", &[keys.in_flight.as_bytes(), marked.as_bytes()]);
-    let hash: String = digest(&SHA256, marked.as_bytes())
-        .as_ref()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let hash: String =
+        digest(&SHA256, marked.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     put("HSET", &[keys.begun.as_bytes(), hash.as_bytes(), &taken]);
     put("LPUSH", &[keys.dead.as_bytes(), &taken]);
     put("LPUSH", &[keys.results.as_bytes(), &taken]);
