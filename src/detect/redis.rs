@@ -103,7 +103,7 @@ impl Watcher {
                     self.canaries.get_mut(&look.target).map_or(Reading::Moving, |aviary| aviary.seen(seen))
                 }
             },
-            Answer::Lane(seen) => lane(seen),
+            Answer::Lane(seen) => self.lane(look, seen),
         }
     }
 
@@ -111,11 +111,22 @@ impl Watcher {
     /// and changes the other. So a list that is as long as before, or longer, was taken from only if both ends have changed:
     /// an end that changes alone was pushed to.
     fn list(&mut self, look: &Look, now: Ends) -> Reading {
+        if self.taken(look, now) || now.length == 0 { Reading::Moving } else { Reading::Mark(0) }
+    }
+
+    /// A task that was begun is progress for as long as its lane lets it run. What was only taken may have been taken by a
+    /// connection that nobody listens at any more.
+    fn lane(&mut self, look: &Look, seen: &LaneSeen) -> Reading {
+        let LaneSeen { waiting, head, tail, taken, oldest, begun, canary: _ } = *seen;
+        let moved = self.taken(look, Ends { length: waiting, left: tail, right: head });
+        if moved || begun > 0 || (waiting == 0 && taken == 0) { Reading::Moving } else { Reading::Mark(oldest) }
+    }
+
+    fn taken(&mut self, look: &Look, now: Ends) -> bool {
         let before = self.lists.insert((look.target.clone(), look.sign), now);
-        let taken = before.is_some_and(|before| {
+        before.is_some_and(|before| {
             now.length < before.length || (now.left != before.left && now.right != before.right)
-        });
-        if now.length == 0 || taken { Reading::Moving } else { Reading::Mark(0) }
+        })
     }
 }
 
@@ -127,45 +138,42 @@ struct Ends {
     right: u64,
 }
 
-/// A task that was begun is progress for as long as its lane lets it run. What was only taken may have been taken by a
-/// connection that nobody listens at any more.
-fn lane(seen: &LaneSeen) -> Reading {
-    match seen {
-        LaneSeen { begun: 1.., .. } | LaneSeen { waiting: 0, taken: 0, .. } => Reading::Moving,
-        LaneSeen { head, oldest, .. } => Reading::Mark(head.rotate_left(32) ^ oldest),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn watched(place: Place) -> (Watcher, Look) {
+        let target = "mars/agent".parse().unwrap();
+        let every = std::time::Duration::from_secs(1);
+        (Watcher::new(None), Look { target, sign: Sign::Flow, place, every })
+    }
+
     #[test]
     fn a_lane_moves_while_something_runs_or_nothing_waits() {
-        let seen = |waiting, head, taken, oldest, begun| {
-            lane(&LaneSeen { waiting, head, taken, oldest, begun, canary: None })
+        let (mut watcher, look) = watched(Place::LaneQueue("q".parse().unwrap()));
+        let mut seen = |waiting, (tail, head), (taken, oldest), begun| {
+            let canary = None;
+            watcher.lane(&look, &LaneSeen { waiting, head, tail, taken, oldest, begun, canary })
         };
-        assert_eq!(seen(0, 0, 0, 0, 0), Reading::Moving);
-        assert_eq!(seen(9, 5, 1, 7, 1), Reading::Moving);
+        assert_eq!(seen(0, (0, 0), (0, 0), 0), Reading::Moving);
+        assert_eq!(seen(9, (1, 5), (1, 7), 1), Reading::Moving);
         // Taken by BRPOP and begun.
-        assert_eq!(seen(9, 5, 0, 0, 1), Reading::Moving);
-        let waits = seen(9, 5, 0, 0, 0);
-        assert_eq!(seen(10, 5, 0, 0, 0), waits, "one more has come");
-        assert_ne!(seen(9, 6, 0, 0, 0), waits, "one was taken");
-        let taken = seen(0, 0, 1, 7, 0);
-        assert!(matches!(taken, Reading::Mark(_)), "taken by a ghost");
-        assert_ne!(taken, seen(0, 0, 1, 8, 0));
+        assert_eq!(seen(9, (1, 5), (0, 0), 1), Reading::Moving);
+        let waits = seen(9, (1, 5), (0, 0), 0);
+        assert!(matches!(waits, Reading::Mark(_)), "{waits:?}");
+        assert_eq!(seen(10, (2, 5), (0, 0), 0), waits, "one more has come");
+        assert_eq!(seen(11, (2, 6), (0, 0), 0), waits, "one was pushed in front of all others");
+        assert_eq!(seen(10, (2, 5), (0, 0), 0), Reading::Moving, "one was taken");
+        assert_eq!(seen(10, (3, 4), (0, 0), 0), Reading::Moving, "one was taken and another has come");
+        assert_eq!(seen(0, (0, 0), (1, 7), 0), Reading::Moving, "the last was taken");
+        let taken = seen(0, (0, 0), (1, 7), 0);
+        assert!(matches!(taken, Reading::Mark(_)), "taken by a ghost: {taken:?}");
+        assert_ne!(taken, seen(0, (0, 0), (1, 8), 0));
     }
 
     #[test]
     fn of_equal_elements_a_shrinking_list_is_progress() {
-        let mut watcher = Watcher::new(None);
-        let look = Look {
-            target: "mars/agent".parse().unwrap(),
-            sign: Sign::Flow,
-            place: Place::Queue { key: "inbox".to_owned(), busy: None },
-            every: std::time::Duration::from_secs(1),
-        };
+        let (mut watcher, look) = watched(Place::Queue { key: "inbox".to_owned(), busy: None });
         let mut read = |length, left, right| watcher.list(&look, Ends { length, left, right });
         assert_eq!(read(5, 7, 7), Reading::Mark(0));
         assert_eq!(read(6, 7, 7), Reading::Mark(0));
@@ -177,13 +185,7 @@ mod tests {
 
     #[test]
     fn an_end_that_changes_alone_was_pushed_to() {
-        let mut watcher = Watcher::new(None);
-        let look = Look {
-            target: "mars/agent".parse().unwrap(),
-            sign: Sign::Flow,
-            place: Place::Queue { key: "inbox".to_owned(), busy: None },
-            every: std::time::Duration::from_secs(1),
-        };
+        let (mut watcher, look) = watched(Place::Queue { key: "inbox".to_owned(), busy: None });
         let mut read = |length, left, right| watcher.list(&look, Ends { length, left, right });
         let still = Reading::Mark(0);
         assert_eq!(read(3, 1, 9), still);

@@ -45,6 +45,7 @@ local function one(kind, key, flight, begun, result, canary)
   seen[4] = hash(flight, -1)
   seen[5] = redis.call('HLEN', begun)
   seen[6] = ''
+  seen[7] = hash(key, 0)
   if canary ~= '' then
     if redis.call('EXISTS', result) == 1 then seen[6] = 'answered'
     elseif redis.call('LPOS', key, canary) or redis.call('LPOS', flight, canary) then seen[6] = 'waits'
@@ -115,6 +116,8 @@ pub struct LaneSeen {
     pub waiting: u64,
     /// Stands for the one that is taken next; 0 for none.
     pub head: u64,
+    /// Stands for the one that was given last; 0 for none.
+    pub tail: u64,
     /// How many tasks were taken and not answered.
     pub taken: u64,
     /// Stands for the oldest of these; 0 for none.
@@ -317,10 +320,11 @@ fn answer(question: &Question, value: &Value) -> Answer {
             right: mark(right),
             busy: number(busy) > 0,
         },
-        (Question::Lane { canary: asked, .. }, [waiting, head, taken, oldest, begun, canary]) => {
+        (Question::Lane { canary: asked, .. }, [waiting, head, taken, oldest, begun, canary, tail]) => {
             Answer::Lane(LaneSeen {
                 waiting: number(waiting),
                 head: mark(head),
+                tail: mark(tail),
                 taken: number(taken),
                 oldest: mark(oldest),
                 begun: number(begun),
