@@ -119,7 +119,11 @@ impl Watcher {
     fn lane(&mut self, look: &Look, seen: &LaneSeen) -> Reading {
         let LaneSeen { waiting, head, tail, taken, oldest, begun, canary: _ } = *seen;
         let moved = self.taken(look, Ends { length: waiting, left: tail, right: head });
-        if moved || begun > 0 || (waiting == 0 && taken == 0) { Reading::Moving } else { Reading::Mark(oldest) }
+        if moved || begun > 0 || (waiting == 0 && taken == 0) {
+            Reading::Moving
+        } else {
+            Reading::Mark(oldest)
+        }
     }
 
     fn taken(&mut self, look: &Look, now: Ends) -> bool {

@@ -182,7 +182,7 @@ async fn sweep(shared: &Rc<Shared>, desk: &Desk) -> Result<(), Trouble> {
         TaskResult { refusal, ..shared.result(format!("{SHA1}{sha1}"), None, Status::Refused) }
     };
     let blank = refused("@SHA1@", "@BYTES@");
-    let dead = shared.dead_unread(&blank.refusal.as_ref().map_or("", |refusal| &refusal.text));
+    let dead = shared.dead_unread(blank.refusal.as_ref().map_or("", |refusal| &refusal.text));
     for _ in 0..MAX_PAGES {
         let found = desk.sweep(&shared.json(&blank), &dead).await?;
         for Oversize { sha1, bytes } in &found {

@@ -6,9 +6,9 @@ use std::time::Duration;
 use redis::{RedisError, Script};
 use tokio::time::{sleep, timeout};
 
+use super::claim::LONGEST;
 use super::conn::Conn;
 use super::error::{QueueError, mask};
-use super::claim::LONGEST;
 use super::keys::Keys;
 use super::limit::Limit;
 use super::place::{Found, Place};
@@ -256,8 +256,7 @@ impl Desk {
         call.arg(LONGEST).arg(dead).arg(result).arg(keys.result(SHA1)).arg(RESULT_TTL.as_secs());
         call.arg(MAX_RESULTS - 1).arg(MAX_DEAD - 1).arg(SWEPT);
         let mut conn = self.another(SWEEP_DEADLINE).await?;
-        let found: Vec<(String, String)> =
-            call.invoke_async(&mut conn).await.map_err(|e| self.wrong(&e))?;
+        let found: Vec<(String, String)> = call.invoke_async(&mut conn).await.map_err(|e| self.wrong(&e))?;
         Ok(found.into_iter().map(|(sha1, bytes)| Oversize { sha1, bytes }).collect())
     }
 

@@ -227,7 +227,9 @@ fn way_out(why: &str) -> &'static str {
 /// Text from the library or the server, short, fit for a terminal, and without the password in `address`.
 pub(super) fn shown(text: &str, address: &str) -> String {
     let mut text = text.to_owned();
-    for secret in password(address).into_iter().chain(query_password(address)).filter(|secret| !secret.is_empty()) {
+    for secret in
+        password(address).into_iter().chain(query_password(address)).filter(|secret| !secret.is_empty())
+    {
         text = text.replace(secret, "***");
     }
     clipped(&printable(&text), MAX_SHOWN).into_owned()

@@ -215,7 +215,8 @@ fn element(one: Value, long: fn(&str, &str) -> String) -> Option<Vec<u8>> {
         Value::BulkString(bytes) => Some(bytes),
         Value::Array(_) => {
             let (sha1, bytes): (String, String) = redis::from_redis_value(one).ok()?;
-            let fit = sha1.bytes().all(|b| b.is_ascii_hexdigit()) && bytes.bytes().all(|b| b.is_ascii_digit());
+            let fit =
+                sha1.bytes().all(|b| b.is_ascii_hexdigit()) && bytes.bytes().all(|b| b.is_ascii_digit());
             fit.then(|| long(&sha1, &bytes).into_bytes())
         }
         _ => None,

@@ -98,7 +98,16 @@ pub struct Scanner {
 impl Scanner {
     /// Before the first byte.
     pub fn new(limit: Limit) -> Self {
-        Self { limit, at: At::Value, open: Vec::new(), values: 0, bytes: 0, any: false, error: Vec::new(), in_error: false }
+        Self {
+            limit,
+            at: At::Value,
+            open: Vec::new(),
+            values: 0,
+            bytes: 0,
+            any: false,
+            error: Vec::new(),
+            in_error: false,
+        }
     }
 
     /// What the server refused the connection with, before anything was asked; its first bytes.
@@ -169,7 +178,9 @@ impl Scanner {
                         At::Length { of, digits: digits + 1, number, minus, cr: false }
                     }
                     b'0'..=b'9' => return Err(self.announced(of, usize::MAX)),
-                    b'-' if digits == 0 && !minus => At::Length { of, digits, number, minus: true, cr: false },
+                    b'-' if digits == 0 && !minus => {
+                        At::Length { of, digits, number, minus: true, cr: false }
+                    }
                     b'\r' => At::Length { of, digits, number, minus, cr: true },
                     _ => return Err(Excess::Odd(byte)),
                 };

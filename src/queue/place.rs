@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::conn::Conn;
 use super::error::{QueueError, mask, shown};
 use super::limit::Limit;
-use super::tls::{Files, Tls};
+use super::tls::{Files, Tls, Unfit};
 
 /// How long one sentinel may take, or the server that it names. The next is asked then: a lane must be back within 5 s.
 const SENTINEL_DEADLINE: Duration = Duration::from_secs(1);
@@ -114,11 +114,15 @@ impl Found {
     /// [`QueueError::Url`] and [`QueueError::TlsFile`].
     fn at(url: String) -> Result<Self, QueueError> {
         let info = info(&url)?;
-        let tls = match info.addr() {
-            ConnectionAddr::TcpTls { .. } => Some(Tls::of(files(&url)).map_err(|(what, path, why)| {
-                QueueError::TlsFile { what, path: shown(&path, &url), why: shown(&why, &url) }
-            })?),
-            _ => None,
+        let unfit = |(what, path, why): Unfit| QueueError::TlsFile {
+            what,
+            path: shown(&path, &url),
+            why: shown(&why, &url),
+        };
+        let tls = if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+            Some(Tls::of(files(&url)).map_err(unfit)?)
+        } else {
+            None
         };
         Ok(Self { url, info, tls })
     }

@@ -71,15 +71,20 @@ fn allowed<T>(answer: Result<T, RedisError>) -> Result<Option<T>, RedisError> {
 
 /// By capability: Valkey calls itself Redis 7.2.4, and forks and proxies say what they like.
 async fn commands(conn: &mut Conn) -> Result<Vec<Finding>, RedisError> {
-    let answer = redis::cmd("COMMAND").arg("INFO").arg(&COMMANDS).query_async::<Vec<redis::Value>>(conn).await;
+    let answer =
+        redis::cmd("COMMAND").arg("INFO").arg(&COMMANDS).query_async::<Vec<redis::Value>>(conn).await;
     let mut findings = Vec::new();
     match allowed(answer)? {
         None => findings
             .push(warn("our user may not run COMMAND, so it is not known which commands the server has")),
         Some(known) => {
             let has = |entry: Option<&redis::Value>| entry.is_some_and(|entry| *entry != redis::Value::Nil);
-            let lacks: Vec<_> =
-                COMMANDS.iter().enumerate().filter(|(at, _)| !has(known.get(*at))).map(|(_, name)| *name).collect();
+            let lacks: Vec<_> = COMMANDS
+                .iter()
+                .enumerate()
+                .filter(|(at, _)| !has(known.get(*at)))
+                .map(|(_, name)| *name)
+                .collect();
             if !lacks.contains(&"BLMOVE") {
                 findings.push(ok("it has BLMOVE: no task is lost between queue and lane"));
             }
@@ -108,9 +113,9 @@ async fn commands(conn: &mut Conn) -> Result<Vec<Finding>, RedisError> {
 
 /// What lanes, detectors and the command line send, in their scripts as well.
 const COMMANDS: [&str; 28] = [
-    "BLMOVE", "BRPOP", "CLIENT", "DEL", "EVAL", "EVALSHA", "EXISTS", "GET", "HDEL", "HGET", "HGETALL", "HLEN", "HSET",
-    "INFO", "LINDEX", "LLEN", "LPOS", "LPUSH", "LRANGE", "LREM", "LTRIM", "PING", "PTTL", "ROLE", "RPOP", "RPUSH",
-    "SCRIPT", "SET",
+    "BLMOVE", "BRPOP", "CLIENT", "DEL", "EVAL", "EVALSHA", "EXISTS", "GET", "HDEL", "HGET", "HGETALL",
+    "HLEN", "HSET", "INFO", "LINDEX", "LLEN", "LPOS", "LPUSH", "LRANGE", "LREM", "LTRIM", "PING", "PTTL",
+    "ROLE", "RPOP", "RPUSH", "SCRIPT", "SET",
 ];
 
 /// What the text of INFO says about fitness.

@@ -60,7 +60,8 @@ impl Tls {
             Some((cert, key)) => {
                 const CERT: &str = "our certificate";
                 let chain = certificates(cert).map_err(|why| (CERT, cert.to_owned(), why))?;
-                let secret = private(key).map_err(|why| ("the key of our certificate", key.to_owned(), why))?;
+                let secret =
+                    private(key).map_err(|why| ("the key of our certificate", key.to_owned(), why))?;
                 let ours = config.with_client_auth_cert(chain, secret);
                 ours.map_err(|error| (CERT, cert.to_owned(), error.to_string()))?
             }

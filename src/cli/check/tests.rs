@@ -294,7 +294,10 @@ fn what_detectors_cannot_tell_apart_is_said() {
     let gap = "delivery_gap: { backlog: { queue: inbox, not_draining_for: 60s } }";
     let (code, _, err) = with(gap);
     assert_eq!(code, GOOD, "{err}");
-    assert!(err.contains("`mars/agent`: one long job cannot be told apart") && err.contains("`busy`"), "{err}");
+    assert!(
+        err.contains("`mars/agent`: one long job cannot be told apart") && err.contains("`busy`"),
+        "{err}"
+    );
     let busy = "delivery_gap: { backlog: { queue: inbox, not_draining_for: 60s, busy: inbox-running } }";
     let (code, _, err) = with(busy);
     assert_eq!(code, GOOD, "{err}");
@@ -302,7 +305,10 @@ fn what_detectors_cannot_tell_apart_is_said() {
     let both = format!("{busy}, stuck: {{ heartbeat: {{ redis: beat, older_than: 90s }} }}");
     let (code, out, err) = with(&both);
     assert_eq!((code, err.as_str()), (GOOD, ""), "{out}");
-    let lane = EXAMPLE.replace("read: { lane: read } }\ngrants", "read: { lane: read, delivery_gap: { backlog: { busy: x } } } }\ngrants");
+    let lane = EXAMPLE.replace(
+        "read: { lane: read } }\ngrants",
+        "read: { lane: read, delivery_gap: { backlog: { busy: x } } } }\ngrants",
+    );
     let (code, _, err) = check_text(&lane, node("mars"), &[]);
     assert!(code == BAD && err.contains("`busy` belongs to a `queue`"), "{err}");
 }

@@ -119,9 +119,10 @@ fn asks(worker: &Worker, class: FailureClass) -> bool {
         FailureClass::Stuck => {
             worker.stuck.as_ref().is_some_and(|stuck| matches!(stuck.heartbeat, Heartbeat::Redis(_)))
         }
-        FailureClass::DeliveryGap => {
-            worker.delivery_gap.as_ref().is_some_and(|gap| matches!(gap.flow, Flow::Queue { .. } | Flow::Lane(_)))
-        }
+        FailureClass::DeliveryGap => worker
+            .delivery_gap
+            .as_ref()
+            .is_some_and(|gap| matches!(gap.flow, Flow::Queue { .. } | Flow::Lane(_))),
         FailureClass::Dead | FailureClass::SupervisorDead | FailureClass::Unreachable => false,
     }
 }
