@@ -289,7 +289,7 @@ fn args(question: &Question) -> [Vec<u8>; ARGS] {
         Question::Key(key) => plain("key", key),
         Question::List { key, busy } => {
             let busy = busy.clone().unwrap_or_default();
-            ["list".into(), key.into(), busy.into(), Vec::new(), Vec::new(), Vec::new()]
+            ["list".into(), key.clone().into(), busy.into(), Vec::new(), Vec::new(), Vec::new()]
         }
         Question::Lane { queue, canary } => {
             let keys = Keys::of(queue);
