@@ -304,7 +304,7 @@ fn what_detectors_cannot_tell_apart_is_said() {
     assert!(err.contains("while inbox-running is there, a job that hangs cannot be told apart"), "{err}");
     let both = format!("{busy}, stuck: {{ heartbeat: {{ redis: beat, older_than: 90s }} }}");
     let (code, out, err) = with(&both);
-    assert_eq!((code, err.as_str()), (GOOD, ""), "{out}");
+    assert!(code == GOOD && !err.contains("told apart"), "{err}{out}");
     let lane = EXAMPLE.replace(
         "read: { lane: read } }\ngrants",
         "read: { lane: read, delivery_gap: { backlog: { busy: x } } } }\ngrants",
