@@ -18,6 +18,7 @@ use crate::fleet::{
 use crate::vocabulary::NodeName;
 use catalogs::{CatalogReport, Catalogs};
 
+mod alike;
 mod catalogs;
 
 /// Check the fleet file, this node's place in it, and the catalogs; reads files, touches nothing, no network
@@ -86,8 +87,10 @@ fn check(
     };
     let known = result.as_ref().ok().map(|loaded| loaded.fleet.nodes.keys().cloned().collect());
     let catalogs = Catalogs::of(args, known.as_ref());
-    let result =
-        result.map(|loaded| catalogs.unapprovable(catalogs.missed(loaded, me.as_ref(), &file), &file));
+    let result = result.map(|loaded| {
+        let loaded = catalogs.unapprovable(catalogs.missed(loaded, me.as_ref(), &file), &file);
+        alike::told(loaded, &file)
+    });
     let code = if result.is_ok() && catalogs.good() { GOOD } else { BAD };
     if args.json {
         serde_json::to_writer_pretty(&mut *out, &Report::of(&file, me.as_ref(), &result, &catalogs))?;

@@ -40,7 +40,10 @@ pub fn exit(error: &anyhow::Error) -> Exit {
         ) => return Exit::Unreachable,
         Some(
             QueueError::Url { .. }
-            | QueueError::Authority { .. }
+            | QueueError::TlsFile { .. }
+            | QueueError::ClientCertificate { .. }
+            | QueueError::Refused { .. }
+            | QueueError::Excess { .. }
             | QueueError::Denied { .. }
             | QueueError::Full { .. }
             | QueueError::ReadOnly { .. },

@@ -72,7 +72,7 @@ pub enum ModeArg {
 pub enum ClaimArg {
     /// Without loss
     Blmove,
-    /// As before
+    /// As before; a task is lost if the lane dies before it begins it, and so is what is too long to be a task
     Brpop,
 }
 

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     fn seen(canary: Option<CanaryAt>, begun: u64) -> LaneSeen {
-        LaneSeen { waiting: 1, head: 1, taken: begun, oldest: 1, begun, canary }
+        LaneSeen { waiting: 1, head: 1, tail: 1, taken: begun, oldest: 1, begun, canary }
     }
 
     #[test]

@@ -46,7 +46,12 @@ pub enum Place {
     /// The last ping of the unit's watchdog.
     Watchdog(UnitName),
     /// The head of a list in Redis.
-    Queue(String),
+    Queue {
+        /// Its key.
+        key: String,
+        /// A key that is there while its worker has a job in hand.
+        busy: Option<String>,
+    },
     /// A lane's queue.
     LaneQueue(QueueName),
     /// A task that does nothing, sent through a lane's queue as often as this says.
@@ -83,7 +88,7 @@ impl Look {
                 let place = Place::Canary(queue(&target.node, *mode), every);
                 Some(Self::new(target, Sign::Canary, place, within))
             }
-            (Flow::Lane(_) | Flow::Queue(_), _) => None,
+            (Flow::Lane(_) | Flow::Queue { .. }, _) => None,
         });
         [beat, flow, canary].into_iter().flatten().collect()
     }
@@ -106,7 +111,7 @@ impl Look {
 
     fn flow(target: &Target, gap: &DeliveryGap) -> Self {
         let place = match &gap.flow {
-            Flow::Queue(key) => Place::Queue(key.clone()),
+            Flow::Queue { key, busy } => Place::Queue { key: key.clone(), busy: busy.clone() },
             Flow::Lane(mode) => Place::LaneQueue(queue(&target.node, *mode)),
         };
         Self::new(target, Sign::Flow, place, gap.not_draining_for)

@@ -15,7 +15,7 @@ use crate::vocabulary::Target;
 pub(super) struct Watcher {
     /// Or why there is none.
     eyes: Result<Eyes, String>,
-    lengths: BTreeMap<(Target, Sign), u64>,
+    lists: BTreeMap<(Target, Sign), Ends>,
     canaries: BTreeMap<Target, Aviary>,
 }
 
@@ -25,12 +25,12 @@ impl Watcher {
             Some(url) => Eyes::new(url).map_err(|error| error.to_string()),
             None => Err("the fleet file names no Redis".to_owned()),
         };
-        Self { eyes, lengths: BTreeMap::new(), canaries: BTreeMap::new() }
+        Self { eyes, lists: BTreeMap::new(), canaries: BTreeMap::new() }
     }
 
     /// What is remembered of workers that are no longer looked at.
     pub(super) fn keep(&mut self, looks: &[Look]) {
-        self.lengths.retain(|(target, sign), _| {
+        self.lists.retain(|(target, sign), _| {
             looks.iter().any(|look| look.target == *target && look.sign == *sign)
         });
         self.canaries
@@ -49,7 +49,7 @@ impl Watcher {
         for look in looks {
             questions.push(match &look.place {
                 Place::Key(key) => Question::Key(key.clone()),
-                Place::Queue(key) => Question::List(key.clone()),
+                Place::Queue { key, busy } => Question::List { key: key.clone(), busy: busy.clone() },
                 Place::LaneQueue(queue) => Question::Lane { queue: queue.clone(), canary: None },
                 Place::Canary(queue, every) => {
                     let now = Instant::now();
@@ -79,7 +79,7 @@ impl Watcher {
 
     fn reading(&mut self, look: &Look, answer: &Answer, unsent: &BTreeMap<Target, String>) -> Reading {
         let name = match &look.place {
-            Place::Key(name) | Place::Queue(name) => name.as_str(),
+            Place::Key(name) | Place::Queue { key: name, .. } => name.as_str(),
             Place::LaneQueue(queue) | Place::Canary(queue, _) => queue.as_str(),
             Place::File(_) | Place::Lane(_) | Place::Journal(_) | Place::Command(_) | Place::Watchdog(_) => {
                 ""
@@ -92,72 +92,113 @@ impl Watcher {
             Answer::Stays => Reading::Failed(format!(
                 "the key {name} has no time to live, so that it is there proves nothing; write it with SET … EX"
             )),
-            Answer::List { length, head } => self.list(look, *length, *head),
+            // A job in hand is progress for as long as its worker says so.
+            Answer::List { busy: true, .. } => Reading::Moving,
+            Answer::List { length, left, right, busy: false } => {
+                self.list(look, Ends { length: *length, left: *left, right: *right })
+            }
             Answer::Lane(seen) if look.sign == Sign::Canary => match unsent.get(&look.target) {
                 Some(why) => Reading::Failed(format!("the canary cannot be sent: {why}")),
                 None => {
                     self.canaries.get_mut(&look.target).map_or(Reading::Moving, |aviary| aviary.seen(seen))
                 }
             },
-            Answer::Lane(seen) => lane(seen),
+            Answer::Lane(seen) => self.lane(look, seen),
         }
     }
 
-    /// Taking from the right changes what is there, or the length if two elements are the same.
-    fn list(&mut self, look: &Look, length: u64, head: u64) -> Reading {
-        let before = self.lengths.insert((look.target.clone(), look.sign), length);
-        if length == 0 || before.is_some_and(|before| length < before) {
+    /// Progress is that something was taken. Pushing makes a list longer and changes one of its ends; taking makes it shorter
+    /// and changes the other. So a list that is as long as before, or longer, was taken from only if both ends have changed:
+    /// an end that changes alone was pushed to.
+    fn list(&mut self, look: &Look, now: Ends) -> Reading {
+        if self.taken(look, now) || now.length == 0 { Reading::Moving } else { Reading::Mark(0) }
+    }
+
+    /// A task that was begun is progress for as long as its lane lets it run. What was only taken may have been taken by a
+    /// connection that nobody listens at any more.
+    fn lane(&mut self, look: &Look, seen: &LaneSeen) -> Reading {
+        let LaneSeen { waiting, head, tail, taken, oldest, begun, canary: _ } = *seen;
+        let moved = self.taken(look, Ends { length: waiting, left: tail, right: head });
+        if moved || begun > 0 || (waiting == 0 && taken == 0) {
             Reading::Moving
         } else {
-            Reading::Mark(head)
+            Reading::Mark(oldest)
         }
+    }
+
+    fn taken(&mut self, look: &Look, now: Ends) -> bool {
+        let before = self.lists.insert((look.target.clone(), look.sign), now);
+        before.is_some_and(|before| {
+            now.length < before.length || (now.left != before.left && now.right != before.right)
+        })
     }
 }
 
-/// A task that was begun is progress for as long as its lane lets it run. What was only taken may have been taken by a
-/// connection that nobody listens at any more.
-fn lane(seen: &LaneSeen) -> Reading {
-    match seen {
-        LaneSeen { begun: 1.., .. } | LaneSeen { waiting: 0, taken: 0, .. } => Reading::Moving,
-        LaneSeen { head, oldest, .. } => Reading::Mark(head.rotate_left(32) ^ oldest),
-    }
+/// A list at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Ends {
+    length: u64,
+    left: u64,
+    right: u64,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn watched(place: Place) -> (Watcher, Look) {
+        let target = "mars/agent".parse().unwrap();
+        let every = std::time::Duration::from_secs(1);
+        (Watcher::new(None), Look { target, sign: Sign::Flow, place, every })
+    }
+
     #[test]
     fn a_lane_moves_while_something_runs_or_nothing_waits() {
-        let seen = |waiting, head, taken, oldest, begun| {
-            lane(&LaneSeen { waiting, head, taken, oldest, begun, canary: None })
+        let (mut watcher, look) = watched(Place::LaneQueue("q".parse().unwrap()));
+        let mut seen = |waiting, (tail, head), (taken, oldest), begun| {
+            let canary = None;
+            watcher.lane(&look, &LaneSeen { waiting, head, tail, taken, oldest, begun, canary })
         };
-        assert_eq!(seen(0, 0, 0, 0, 0), Reading::Moving);
-        assert_eq!(seen(9, 5, 1, 7, 1), Reading::Moving);
+        assert_eq!(seen(0, (0, 0), (0, 0), 0), Reading::Moving);
+        assert_eq!(seen(9, (1, 5), (1, 7), 1), Reading::Moving);
         // Taken by BRPOP and begun.
-        assert_eq!(seen(9, 5, 0, 0, 1), Reading::Moving);
-        let waits = seen(9, 5, 0, 0, 0);
-        assert_eq!(seen(10, 5, 0, 0, 0), waits, "one more has come");
-        assert_ne!(seen(9, 6, 0, 0, 0), waits, "one was taken");
-        let taken = seen(0, 0, 1, 7, 0);
-        assert!(matches!(taken, Reading::Mark(_)), "taken by a ghost");
-        assert_ne!(taken, seen(0, 0, 1, 8, 0));
+        assert_eq!(seen(9, (1, 5), (0, 0), 1), Reading::Moving);
+        let waits = seen(9, (1, 5), (0, 0), 0);
+        assert!(matches!(waits, Reading::Mark(_)), "{waits:?}");
+        assert_eq!(seen(10, (2, 5), (0, 0), 0), waits, "one more has come");
+        assert_eq!(seen(11, (2, 6), (0, 0), 0), waits, "one was pushed in front of all others");
+        assert_eq!(seen(10, (2, 5), (0, 0), 0), Reading::Moving, "one was taken");
+        assert_eq!(seen(10, (3, 4), (0, 0), 0), Reading::Moving, "one was taken and another has come");
+        assert_eq!(seen(0, (0, 0), (1, 7), 0), Reading::Moving, "the last was taken");
+        let taken = seen(0, (0, 0), (1, 7), 0);
+        assert!(matches!(taken, Reading::Mark(_)), "taken by a ghost: {taken:?}");
+        assert_ne!(taken, seen(0, (0, 0), (1, 8), 0));
     }
 
     #[test]
     fn of_equal_elements_a_shrinking_list_is_progress() {
-        let mut watcher = Watcher::new(None);
-        let look = Look {
-            target: "mars/agent".parse().unwrap(),
-            sign: Sign::Flow,
-            place: Place::Queue("inbox".to_owned()),
-            every: std::time::Duration::from_secs(1),
-        };
-        assert_eq!(watcher.list(&look, 5, 7), Reading::Mark(7));
-        assert_eq!(watcher.list(&look, 6, 7), Reading::Mark(7));
-        assert_eq!(watcher.list(&look, 5, 7), Reading::Moving);
-        assert_eq!(watcher.list(&look, 0, 0), Reading::Moving);
+        let (mut watcher, look) = watched(Place::Queue { key: "inbox".to_owned(), busy: None });
+        let mut read = |length, left, right| watcher.list(&look, Ends { length, left, right });
+        assert_eq!(read(5, 7, 7), Reading::Mark(0));
+        assert_eq!(read(6, 7, 7), Reading::Mark(0));
+        assert_eq!(read(5, 7, 7), Reading::Moving);
+        assert_eq!(read(0, 0, 0), Reading::Moving);
         watcher.keep(&[]);
-        assert_eq!(watcher.list(&look, 1, 7), Reading::Mark(7));
+        assert_eq!(watcher.list(&look, Ends { length: 1, left: 7, right: 7 }), Reading::Mark(0));
+    }
+
+    #[test]
+    fn an_end_that_changes_alone_was_pushed_to() {
+        let (mut watcher, look) = watched(Place::Queue { key: "inbox".to_owned(), busy: None });
+        let mut read = |length, left, right| watcher.list(&look, Ends { length, left, right });
+        let still = Reading::Mark(0);
+        assert_eq!(read(3, 1, 9), still);
+        assert_eq!(read(4, 2, 9), still, "pushed on the left");
+        assert_eq!(read(5, 2, 10), still, "pushed on the right");
+        assert_eq!(read(5, 3, 11), Reading::Moving, "pushed on one side, taken on the other");
+        assert_eq!(read(7, 4, 12), Reading::Moving, "more is pushed than taken");
+        assert_eq!(read(6, 4, 13), Reading::Moving, "taken on the right");
+        assert_eq!(read(5, 5, 13), Reading::Moving, "taken on the left");
+        assert_eq!(read(5, 5, 13), still);
     }
 }

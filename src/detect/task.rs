@@ -144,7 +144,7 @@ impl Task {
             match &look.place {
                 Place::File(path) => files.push((number, files::Target::Beat(path.clone()))),
                 Place::Lane(path) => files.push((number, files::Target::Lane(path.clone()))),
-                Place::Key(_) | Place::Queue(_) | Place::LaneQueue(_) | Place::Canary(..) => {
+                Place::Key(_) | Place::Queue { .. } | Place::LaneQueue(_) | Place::Canary(..) => {
                     redis.push((number, look.clone()));
                 }
                 Place::Watchdog(unit) => bus.push((number, unit.clone())),
@@ -221,7 +221,7 @@ impl Task {
 fn group(number: usize, place: &Place) -> Group {
     match place {
         Place::File(_) | Place::Lane(_) => Group::Files,
-        Place::Key(_) | Place::Queue(_) | Place::LaneQueue(_) | Place::Canary(..) => Group::Redis,
+        Place::Key(_) | Place::Queue { .. } | Place::LaneQueue(_) | Place::Canary(..) => Group::Redis,
         Place::Watchdog(_) => Group::Bus,
         Place::Journal(_) => Group::Journal,
         Place::Command(_) => Group::Command(number),

@@ -207,7 +207,16 @@ fn delivery_gap(
 }
 
 fn backlog(report: &mut Report<'_>, key: At, value: &Value, lane: Option<Mode>) -> Option<(Flow, Duration)> {
-    let fields = Fields::of(report, key, "`backlog`", value, &["queue", "not_draining_for"])?;
+    let fields = Fields::of(report, key, "`backlog`", value, &["queue", "not_draining_for", "busy"])?;
+    let busy = match fields.get("busy").zip(fields.key("busy")) {
+        Some((_, key)) if fields.get("queue").is_none() => {
+            let help = "take it out: a lane says itself what it has in hand";
+            report.error(key, "`busy` belongs to a `queue`", help);
+            return None;
+        }
+        Some((value, _)) => Some(redis_key(report, value)?),
+        None => None,
+    };
     let time = match (fields.get("not_draining_for"), lane) {
         (Some(value), _) => leaf::duration(report, value, &(SECOND..=WEEK)),
         (None, Some(_)) => Some(LANE_NOT_DRAINING),
@@ -218,7 +227,7 @@ fn backlog(report: &mut Report<'_>, key: At, value: &Value, lane: Option<Mode>) 
         }
     };
     let flow = match (fields.get("queue"), lane) {
-        (Some(value), _) => Flow::Queue(redis_key(report, value)?),
+        (Some(value), _) => Flow::Queue { key: redis_key(report, value)?, busy },
         (None, Some(mode)) => Flow::Lane(mode),
         (None, None) => {
             fields.need(report, "queue", "expected the Redis list that the worker takes from")?;

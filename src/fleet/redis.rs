@@ -10,9 +10,9 @@ const MAX_SENTINELS: usize = 8;
 const EXPECTED: &str = "redis://HOST:PORT or rediss://HOST:PORT";
 const NODES: &str = "a list of sentinels, such as [\"ai-core:26379\", \"mars:26379\", \"venus:26379\"]";
 
-/// `redis: { url }` or `redis: { sentinel }`, both with `ca`.
+/// `redis: { url }` or `redis: { sentinel }`, both with `ca`, and with `cert` and `key`.
 pub(super) fn redis(report: &mut Report<'_>, key: At, value: &Value) -> Option<String> {
-    let fields = Fields::of(report, key, "`redis`", value, &["url", "sentinel", "ca"])?;
+    let fields = Fields::of(report, key, "`redis`", value, &["url", "sentinel", "ca", "cert", "key"])?;
     let either =
         "expected `url: \"redis://HOST:PORT\"` or `sentinel: { master: NAME, nodes: [\"HOST:PORT\"] }`";
     let url = match (fields.get("url"), fields.get("sentinel").zip(fields.key("sentinel"))) {
@@ -27,11 +27,18 @@ pub(super) fn redis(report: &mut Report<'_>, key: At, value: &Value) -> Option<S
             None
         }
     };
-    match fields.get("ca") {
-        None => url,
-        // Its own mistakes are worth telling also if the URL is none.
-        Some(value) => authority(report, value, url.as_deref()),
+    for (one, other) in [("cert", "key"), ("key", "cert")] {
+        if let (Some(at), None) = (fields.key(one), fields.get(other)) {
+            let help = "expected both: our certificate, and the private key that belongs to it";
+            report.error(at, format!("`redis` has `{one}` and no `{other}`"), help);
+            return None;
+        }
     }
+    // The mistakes of a file are worth telling also if the URL is none.
+    ["ca", "cert", "key"].into_iter().fold(url, |url, name| match fields.get(name) {
+        None => url,
+        Some(value) => file(report, name, value, url.as_deref()),
+    })
 }
 
 fn url(report: &mut Report<'_>, value: &Value) -> Option<String> {
@@ -78,7 +85,7 @@ fn nodes_of(report: &mut Report<'_>, key: At, value: &Value) -> Option<Vec<Strin
 }
 
 /// The file goes into the URL as it is.
-fn authority(report: &mut Report<'_>, value: &Value, url: Option<&str>) -> Option<String> {
+fn file(report: &mut Report<'_>, name: &str, value: &Value, url: Option<&str>) -> Option<String> {
     const EXPECTED: &str = "the absolute path of a PEM file, such as /etc/keyholder/redis-ca.pem";
     let given = word(report, value, EXPECTED)?;
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'.' | b'_' | b'-');
@@ -89,19 +96,28 @@ fn authority(report: &mut Report<'_>, value: &Value, url: Option<&str>) -> Optio
     }
     let url = url?;
     if !url.starts_with("rediss") {
-        let help = "expected rediss:// in `url` or `tls: true` in `sentinel`, or no `ca`";
+        let help = "expected rediss:// in `url` or `tls: true` in `sentinel`, or no `ca`, `cert` and `key`";
         report.error(given.at, "without TLS there is no certificate to check", help);
         return None;
     }
     let (url, fragment) = url.split_at(url.find('#').unwrap_or(url.len()));
     let joint = if url.contains('?') { '&' } else { '?' };
-    Some(format!("{url}{joint}ca={}{fragment}", given.value))
+    Some(format!("{url}{joint}{name}={}{fragment}", given.value))
 }
 
 /// `[user[:password]@]host[:port][/database][?…]` after the scheme; with sentinels, several hosts and `/master[/database]`.
 fn check(url: &str) -> Result<(), &'static str> {
     if !url.bytes().all(|b| b.is_ascii_graphic()) {
         return Err("a URL has no spaces and no characters outside ASCII");
+    }
+    if let Some(path) = url.strip_prefix("unix://").or_else(|| url.strip_prefix("redis+unix://")) {
+        let path = path.split(['?', '#']).next().unwrap_or_default();
+        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'.' | b'_' | b'-');
+        return if path.starts_with('/') && path.len() > 1 && path.bytes().all(plain) {
+            Ok(())
+        } else {
+            Err("the path of the socket is not absolute, or has other than letters, digits, '.', '_' and '-'")
+        };
     }
     let schemes = [
         ("redis://", false),

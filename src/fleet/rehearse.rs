@@ -23,7 +23,7 @@ impl Worker {
                 Some(gap) => match (&gap.flow, &gap.repipe) {
                     (_, Some(Repipe::Restart(_))) => None,
                     (Flow::Lane(_), _) if self.lane.is_some() => None,
-                    (Flow::Lane(_) | Flow::Queue(_), Some(Repipe::Hangup) | None) => {
+                    (Flow::Lane(_) | Flow::Queue { .. }, Some(Repipe::Hangup) | None) => {
                         Some("only a lane can be told to be deaf, and it has no pipe that could be stopped")
                     }
                 },

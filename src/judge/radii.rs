@@ -50,7 +50,7 @@ impl Told {
 fn told(radius: BlastRadius, looks: &[Look], window: Duration) -> Told {
     let stuck = Stuck { heartbeat: Heartbeat::Journal, older_than: Duration::from_secs(20), nudge: None };
     let gap = DeliveryGap {
-        flow: Flow::Queue("q".to_owned()),
+        flow: Flow::Queue { key: "q".to_owned(), busy: None },
         not_draining_for: Duration::from_secs(30),
         canary: None,
         repipe: None,

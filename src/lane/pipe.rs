@@ -151,9 +151,12 @@ fn state_of(trouble: &Trouble) -> &'static str {
             QueueError::Late { .. }
             | QueueError::Unreachable { .. }
             | QueueError::NoMaster { .. }
-            | QueueError::Authority { .. }
+            | QueueError::TlsFile { .. }
+            | QueueError::ClientCertificate { .. }
             | QueueError::Url { .. },
         ) => "away",
+        Trouble::Queue(QueueError::Refused { .. }) => "refused",
+        Trouble::Queue(QueueError::Excess { .. }) => "excess",
         Trouble::Queue(QueueError::Denied { .. }) => "denied",
         Trouble::Queue(QueueError::Full { .. }) => "full",
         Trouble::Queue(QueueError::ReadOnly { .. }) => "read-only",

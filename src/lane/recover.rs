@@ -10,11 +10,18 @@ use super::refusal::{Refusal, RefusalCode};
 use super::result::{Status, TaskResult};
 use super::serve::{judge, refuse};
 use super::shared::{Shared, Trouble, hash_of};
-use super::task::canary;
-use crate::queue::{Desk, Piece};
+use super::task::{MAX_TASK, canary};
+use crate::queue::{Desk, Oversize, Piece, SHA1};
+use crate::vocabulary::printable;
 
 /// How often a task that may be run again is begun before it is given up.
 pub(super) const ATTEMPTS: u32 = 3;
+
+/// How many pages of the in-flight list are settled before the first claim: a lane has some tasks in flight, whoever writes to
+/// Redis may put there what he likes.
+const MAX_PAGES: usize = 100;
+/// After how many elements a sweep ends.
+const FULL_SWEEP: usize = 100;
 
 /// What is written into Redis when a task is begun: for people, and for a lane on another host that takes over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,7 +123,7 @@ pub(super) fn fate(known: Known, elsewhere: u32, verdict: Option<Result<Admitted
 /// Puts everything in order before the first claim: publishes what is not published, and settles what is in flight and not
 /// being run by this process.
 pub(super) async fn recover(shared: &Rc<Shared>, desk: &Desk) -> Result<(), Trouble> {
-    let held: Vec<_> = desk.in_flight().await?.into_iter().map(|raw| (hash_of(&raw), raw)).collect();
+    let (mut held, mut more) = held(shared, desk).await?;
     if !shared.recovered.get() {
         take_over(shared, desk).await?;
     }
@@ -141,11 +148,51 @@ pub(super) async fn recover(shared: &Rc<Shared>, desk: &Desk) -> Result<(), Trou
         }
     }
     shared.recovered.set(true);
-    // Newest first: each is put in front of those before it.
-    for (hash, raw) in &held {
+    for _ in 0..MAX_PAGES {
+        let mut settled = false;
+        // Newest first: each is put in front of those before it.
+        for (hash, raw) in &held {
+            shared.passed();
+            if !shared.runs(hash) {
+                settle(shared, desk, Piece { raw, hash }).await?;
+                settled = true;
+            }
+        }
+        if !more || !settled {
+            break;
+        }
+        (held, more) = self::held(shared, desk).await?;
+    }
+    Ok(())
+}
+
+/// What is in flight, newest first, by the hash of its bytes, as much as is read in one go, and whether there is more. What is
+/// too long to be read is answered first.
+async fn held(shared: &Rc<Shared>, desk: &Desk) -> Result<(Vec<(String, Vec<u8>)>, bool), Trouble> {
+    sweep(shared, desk).await?;
+    let (raw, more) = desk.in_flight().await?;
+    Ok((raw.into_iter().map(|raw| (hash_of(&raw), raw)).collect(), more))
+}
+
+/// Answers what is too long to be a task. The server does it: nothing of it is loaded here.
+async fn sweep(shared: &Rc<Shared>, desk: &Desk) -> Result<(), Trouble> {
+    let refused = |sha1: &str, bytes: &str| {
+        let why = format!("{bytes} bytes are too many, at most {MAX_TASK}");
+        let refusal = Some(Refusal::new(RefusalCode::Malformed, why));
+        TaskResult { refusal, ..shared.result(format!("{SHA1}{sha1}"), None, Status::Refused) }
+    };
+    let blank = refused("@SHA1@", "@BYTES@");
+    let dead = shared.dead_unread(blank.refusal.as_ref().map_or("", |refusal| &refusal.text));
+    for _ in 0..MAX_PAGES {
+        let found = desk.sweep(&shared.json(&blank), &dead).await?;
+        for Oversize { sha1, bytes } in &found {
+            let result = refused(&printable(sha1), &printable(bytes));
+            shared.says.task(&result);
+            shared.count(&result);
+        }
         shared.passed();
-        if !shared.runs(hash) {
-            settle(shared, desk, Piece { raw, hash }).await?;
+        if found.len() < FULL_SWEEP {
+            break;
         }
     }
     Ok(())

@@ -438,6 +438,14 @@ impl Shared {
         self.json(&Dead { code, text, at, sha256: piece.hash, bytes: piece.raw.len(), task })
     }
 
+    /// An entry for the dead of what is too long to be read; the server puts in what it goes by.
+    pub(super) fn dead_unread(&self, text: &str) -> String {
+        let at = format!("{:.3}", jiff::Timestamp::now());
+        let (code, task) = ("malformed", super::result::Text::of(Vec::new()));
+        let entry = self.json(&Dead { code, text, at, sha256: "sha1-@SHA1@", bytes: 0, task });
+        entry.replacen("\"bytes\":0", "\"bytes\":@BYTES@", 1)
+    }
+
     /// Waits, unless somebody is in a hurry.
     pub(super) async fn wait(&self, time: Duration) {
         tokio::select! {

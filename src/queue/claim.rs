@@ -4,10 +4,10 @@ use std::pin::pin;
 use std::time::Duration;
 
 use redis::Script;
-use redis::aio::MultiplexedConnection;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::conn::Conn;
 use super::error::{QueueError, mask};
 use super::keys::Keys;
 use super::scripts;
@@ -21,6 +21,10 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// as much again.
 const OVERSLEPT: Duration = Duration::from_millis(250);
 
+/// The longest element that is read of a queue, in bytes: four times the longest task, so that most of what is no task is
+/// kept with the dead as it was. Of what is longer only the hash is.
+pub const LONGEST: usize = 64 * 1024;
+
 /// How a task is taken from the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum How {
@@ -28,6 +32,8 @@ pub enum How {
     #[default]
     Blmove,
     /// `BRPOP`, as lanes did before: what is taken is lost if the lane or the connection dies before it begins.
+    /// So is what is too long to be a task: its length is known only when it has left the queue. The lane says so, and goes
+    /// on with the next.
     Brpop,
 }
 
@@ -35,7 +41,7 @@ pub enum How {
 /// be carried out by the server nevertheless.
 #[derive(Debug)]
 pub struct Claimer {
-    conn: MultiplexedConnection,
+    conn: Conn,
     how: How,
     keys: Keys,
     url: String,
@@ -43,7 +49,7 @@ pub struct Claimer {
 }
 
 impl Claimer {
-    pub(super) fn new(conn: MultiplexedConnection, how: How, keys: Keys, url: String) -> Self {
+    pub(super) fn new(conn: Conn, how: How, keys: Keys, url: String) -> Self {
         Self { conn, how, keys, url, when_full: Script::new(scripts::CLAIM_WHEN_FULL) }
     }
 

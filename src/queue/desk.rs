@@ -3,13 +3,17 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use redis::{RedisError, Script};
+use tokio::time::{sleep, timeout};
 
+use super::claim::LONGEST;
+use super::conn::Conn;
 use super::error::{QueueError, mask};
 use super::keys::Keys;
-use super::place::Place;
+use super::limit::Limit;
+use super::place::{Found, Place};
 use super::scripts;
+use super::server::DEADLINE;
 use crate::vocabulary::clipped;
 
 /// How long a lane owns its queue without a word from it. A lane on another host has to wait this long for a dead one.
@@ -18,12 +22,31 @@ pub const OWNED_FOR: Duration = Duration::from_secs(10);
 const RESULT_TTL: Duration = Duration::from_secs(24 * 3600);
 /// How long a canary's answer can be fetched: whoever sent it looks every few seconds.
 const CANARY_TTL: Duration = Duration::from_secs(600);
+/// How many elements of the in-flight list, and of the queue's end, are looked at for what is too long; one at a time, some
+/// microseconds each.
+const SWEPT: usize = 200;
+/// How much of the in-flight list is read in one go: what a reply may have ([`DESK_LIMIT`](super::server)), twice over.
+const PAGE: (usize, usize) = (500, 1024 * 1024);
+/// The longest mark: a lane's own has some 400 bytes.
+const MAX_MARK: usize = 4096;
+/// The longest result: see the limit of what is read of an answer.
+const MAX_RESULT: usize = 1024 * 1024;
+/// How long the server may take for what is too long: it reads, compares and hashes some hundred megabytes at worst.
+const SWEEP_DEADLINE: Duration = Duration::from_secs(8);
+/// How long a claim of a ghost that could not be ended waits in the server at most, and some.
+const GHOST_GONE: Duration = Duration::from_millis(2_500);
+/// What is read of `CLIENT LIST`, 20,000 connections and more, and of a sweep.
+const GHOST_LIMIT: Limit = Limit { string: 8 * 1024 * 1024, reply: 9 * 1024 * 1024, values: 1024 };
+
 /// How many results wait for a collector; if there is none, they must not fill the server.
 const MAX_RESULTS: usize = 10_000;
 /// How much of where another owner says that it runs is shown, in bytes.
 const MAX_PLACE: usize = 120;
 /// How many dead tasks are kept, for the same reason.
 const MAX_DEAD: usize = 1_000;
+
+/// What stands before the hash where an element goes by its SHA-1.
+pub const SHA1: &str = "sha1:";
 
 /// Who a lane is, to Redis.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,8 +76,21 @@ pub struct Piece<'a> {
     pub hash: &'a str,
 }
 
+/// Something too long to be a task, which the server has put away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Oversize {
+    /// What it goes by.
+    pub sha1: String,
+    /// How long it is, in bytes.
+    pub bytes: String,
+}
+
 #[derive(Debug)]
 struct Scripts {
+    sweep: Script,
+    in_flight: Script,
+    mark: Script,
+    read: Script,
     own: Script,
     disown: Script,
     begin: Script,
@@ -73,26 +109,30 @@ pub(super) struct Ids {
 /// The lane's connection for everything but claiming. Cheap to clone; all clones use the one connection, in turn.
 #[derive(Debug, Clone)]
 pub struct Desk {
-    conn: MultiplexedConnection,
+    conn: Conn,
     ours: Ids,
     name: String,
     keys: Keys,
     place: Rc<Place>,
-    /// Of the server that was connected to.
-    url: String,
+    /// The server that was connected to.
+    found: Rc<Found>,
     scripts: Rc<Scripts>,
 }
 
 impl Desk {
     pub(super) fn new(
-        conn: MultiplexedConnection,
+        conn: Conn,
         ours: Ids,
         name: String,
         keys: Keys,
         place: Rc<Place>,
-        url: String,
+        found: Found,
     ) -> Self {
         let scripts = Scripts {
+            sweep: Script::new(scripts::SWEEP),
+            in_flight: Script::new(scripts::IN_FLIGHT),
+            mark: Script::new(scripts::MARK),
+            read: Script::new(scripts::READ),
             own: Script::new(scripts::OWN),
             disown: Script::new(scripts::DISOWN),
             begin: Script::new(scripts::BEGIN),
@@ -100,11 +140,19 @@ impl Desk {
             put_back: Script::new(scripts::PUT_BACK),
             answer_canary: Script::new(scripts::ANSWER_CANARY),
         };
-        Self { conn, ours, name, keys, place, url, scripts: scripts.into() }
+        Self { conn, ours, name, keys, place, found: found.into(), scripts: scripts.into() }
     }
 
     fn wrong(&self, error: &RedisError) -> QueueError {
-        QueueError::of(error, &self.url)
+        QueueError::of(error, &self.found.url)
+    }
+
+    /// A connection to the same server for one question: one that is told too much is lost, and one whose answer takes long is
+    /// in everybody's way.
+    async fn another(&self, answer: Duration) -> Result<Conn, QueueError> {
+        let late = QueueError::Late { url: mask(&self.found.url), deadline: DEADLINE };
+        let connect = self.found.connect(Some(answer), GHOST_LIMIT);
+        timeout(DEADLINE, connect).await.unwrap_or(Err(late))
     }
 
     /// Becomes or stays the queue's owner for [`OWNED_FOR`]; answers where the other owner is if there is one.
@@ -131,11 +179,11 @@ impl Desk {
     pub async fn renew(&self, us: &Owner) -> Result<Option<String>, QueueError> {
         // First, because sentinels may take their time and our ownership runs out.
         let owner = self.own(us).await?;
-        if let Some(other) = self.place.elsewhere(&self.url).await {
+        if let Some(other) = self.place.elsewhere(&self.found.url).await {
             // The claim would wait on there for up to two seconds; if this fails it does.
             drop(self.wake_claimer().await);
             let why = format!("the sentinels name {}", mask(&other));
-            return Err(QueueError::ReadOnly { url: mask(&self.url), why });
+            return Err(QueueError::ReadOnly { url: mask(&self.found.url), why });
         }
         Ok(owner)
     }
@@ -151,14 +199,21 @@ impl Desk {
     }
 
     /// Ends all connections of this lane's name but these two. A claim of a dead connection that still waits in the
-    /// server takes the next task with it. Only for the owner.
+    /// server takes the next task with it. Only for the owner. If the list of connections is too long to be read, which
+    /// anybody with a connection can bring about, their claims are waited for instead.
     ///
     /// # Errors
     /// As [`own`](Self::own).
     pub async fn kill_ghosts(&self) -> Result<u32, QueueError> {
-        let mut conn = self.conn.clone();
-        let list: Vec<u8> =
-            redis::cmd("CLIENT").arg("LIST").query_async(&mut conn).await.map_err(|e| self.wrong(&e))?;
+        let mut conn = self.another(DEADLINE).await?;
+        let list = redis::cmd("CLIENT").arg("LIST").query_async::<Vec<u8>>(&mut conn).await;
+        let list = match list.map_err(|e| self.wrong(&e)) {
+            Err(QueueError::Excess { .. }) => {
+                sleep(GHOST_GONE).await;
+                return Ok(0);
+            }
+            list => list?,
+        };
         let list = String::from_utf8_lossy(&list);
         let mut killed = 0;
         for id in named(&list, &self.name).filter(|id| *id != self.ours.claimer && *id != self.ours.desk) {
@@ -189,34 +244,50 @@ impl Desk {
         cmd.query_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))
     }
 
-    /// What is in flight, newest first, with its marks: at most 1000, which is far more than lanes have slots.
+    /// Has the server answer what is too long to be a task, in the in-flight list and at the queue's end, with `result` and an
+    /// entry among the dead; in both, `@SHA1@` and `@BYTES@` stand for what the element goes by. Says what it was.
     ///
     /// # Errors
     /// As [`own`](Self::own).
-    pub async fn in_flight(&self) -> Result<Vec<Vec<u8>>, QueueError> {
-        let mut cmd = redis::cmd("LRANGE");
-        cmd.arg(&self.keys.in_flight).arg(0).arg(999);
-        cmd.query_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))
+    pub async fn sweep(&self, result: &str, dead: &str) -> Result<Vec<Oversize>, QueueError> {
+        let keys = &self.keys;
+        let mut call = self.scripts.sweep.prepare_invoke();
+        call.key(&keys.in_flight).key(&keys.queue).key(&keys.dead).key(&keys.results);
+        call.arg(LONGEST).arg(dead).arg(result).arg(keys.result(SHA1)).arg(RESULT_TTL.as_secs());
+        call.arg(MAX_RESULTS - 1).arg(MAX_DEAD - 1).arg(SWEPT);
+        let mut conn = self.another(SWEEP_DEADLINE).await?;
+        let found: Vec<(String, String)> = call.invoke_async(&mut conn).await.map_err(|e| self.wrong(&e))?;
+        Ok(found.into_iter().map(|(sha1, bytes)| Oversize { sha1, bytes }).collect())
     }
 
-    /// The mark of a begun task.
+    /// What is in flight, newest first, and whether there is more than can be read in one go.
+    ///
+    /// # Errors
+    /// As [`own`](Self::own).
+    pub async fn in_flight(&self) -> Result<(Vec<Vec<u8>>, bool), QueueError> {
+        let mut call = self.scripts.in_flight.prepare_invoke();
+        call.key(&self.keys.in_flight).arg(LONGEST).arg(PAGE.0).arg(PAGE.1);
+        call.invoke_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))
+    }
+
+    /// The mark of a begun task; empty if it is too long to be one.
     ///
     /// # Errors
     /// As [`own`](Self::own).
     pub async fn mark(&self, hash: &str) -> Result<Option<Vec<u8>>, QueueError> {
-        let mut cmd = redis::cmd("HGET");
-        cmd.arg(&self.keys.begun).arg(hash);
-        cmd.query_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))
+        let mut call = self.scripts.mark.prepare_invoke();
+        call.key(&self.keys.begun).arg(hash).arg(MAX_MARK);
+        call.invoke_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))
     }
 
-    /// The result under an id with the seal that a lane gave it; `None` if either is missing.
+    /// The result under an id with the seal that a lane gave it; `None` if either is missing, or is too long to be a lane's.
     ///
     /// # Errors
     /// As [`own`](Self::own).
     pub async fn sealed(&self, id: &str) -> Result<Option<(Vec<u8>, Vec<u8>)>, QueueError> {
-        let mut pipe = redis::pipe();
-        pipe.cmd("GET").arg(self.keys.result(id)).cmd("GET").arg(self.keys.seal(id));
-        let answer = pipe.query_async(&mut self.conn.clone()).await;
+        let mut call = self.scripts.read.prepare_invoke();
+        call.key(self.keys.result(id)).key(self.keys.seal(id)).arg(MAX_RESULT);
+        let answer = call.invoke_async(&mut self.conn.clone()).await;
         let (result, seal): (Option<Vec<u8>>, Option<Vec<u8>>) = answer.map_err(|e| self.wrong(&e))?;
         Ok(result.zip(seal))
     }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
+use super::conn::EXCESS;
+use super::server::DEADLINE;
 use crate::vocabulary::{clipped, printable};
 
 /// The longest text from the server that is shown, in characters.
@@ -14,7 +16,7 @@ const MAX_SHOWN: usize = 200;
 pub enum QueueError {
     /// The address is none.
     #[error(
-        "{url} is no address of a Redis: {why}; write redis://[user:password@]host:port, rediss://…, or redis-sentinel://host:port,…/master"
+        "{url} is no address of a Redis: {why}; write redis://[user:password@]host:port, rediss://…, redis-sentinel://host:port,…/master, or unix:///path"
     )]
     Url {
         /// The address without its password.
@@ -55,13 +57,45 @@ pub enum QueueError {
         /// What each sentinel, or the server that they name, said.
         why: String,
     },
-    /// The file that says whose certificates are believed cannot be used.
+    /// A file of ours for TLS cannot be used.
     #[error(
-        "{path} cannot be used as the certificate authority of Redis: {why}; correct `ca`, and let our user read the file"
+        "{path} cannot be used as {what} for Redis: {why}; correct `ca`, `cert` and `key`, and let our user read the files"
     )]
-    Authority {
-        /// The file.
+    TlsFile {
+        /// What it was to be.
+        what: &'static str,
+        /// The file; empty for the host's own authorities.
         path: String,
+        /// Why.
+        why: String,
+    },
+    /// It asks for a certificate of ours, or does not accept the one that it got.
+    #[error(
+        "{url} does not accept our TLS certificate, or asks for one: {why}; write `cert` and `key` beside `ca`, or set \
+         tls-auth-clients no on the server"
+    )]
+    ClientCertificate {
+        /// The address without its password.
+        url: String,
+        /// What TLS said.
+        why: String,
+    },
+    /// It answers, and with an error that is about neither rights nor memory.
+    #[error("{url} answers with an error: {why}; {}", way_out(why))]
+    Refused {
+        /// The address without its password.
+        url: String,
+        /// What the server said.
+        why: String,
+    },
+    /// It says more than is read, or something that is not the protocol.
+    #[error(
+        "{url} sent a reply that is not read: {why}; is it a Redis, and who else writes to it? redis-cli --bigkeys finds \
+         what is too large"
+    )]
+    Excess {
+        /// The address without its password.
+        url: String,
         /// Why.
         why: String,
     },
@@ -105,16 +139,34 @@ impl QueueError {
     /// What `error` from the server at `address` means.
     pub(super) fn of(error: &RedisError, address: &str) -> Self {
         let url = mask(address);
-        let why = shown(&error.to_string(), address);
-        match error.code() {
-            Some("NOAUTH" | "WRONGPASS" | "NOPERM") => Self::Denied { url, why },
+        if error.is_timeout() {
+            return Self::Late { url, deadline: DEADLINE };
+        }
+        // The server's own words, without those of the library. Of several commands the first that was refused.
+        let several = error.clone().into_server_errors();
+        let said = match several.as_deref().and_then(|all| all.first()) {
+            Some((_, first)) => Some((first.code().to_owned(), first.details().map(str::to_owned))),
+            None => error.code().map(|code| (code.to_owned(), error.detail().map(str::to_owned))),
+        };
+        let why = match &said {
+            Some((code, Some(detail))) => shown(&format!("{code} {detail}"), address),
+            Some((code, None)) => shown(code, address),
+            None => shown(&error.to_string(), address),
+        };
+        match said.as_ref().map(|(code, _)| code.as_str()) {
+            Some("NOAUTH" | "WRONGPASS" | "NOPERM" | "DENIED") => Self::Denied { url, why },
+            Some(EXCESS) => Self::Excess { url, why: shown(error.detail().unwrap_or_default(), address) },
             Some("OOM") => Self::Full { url, why },
             Some("READONLY" | "UNBLOCKED" | "MISCONF" | "NOREPLICAS" | "MASTERDOWN") => {
                 Self::ReadOnly { url, why }
             }
             Some("LOADING") => Self::Loading { url, why },
             _ if error.kind() == ErrorKind::AuthenticationFailed => Self::Denied { url, why },
-            _ => Self::Unreachable { url, why },
+            Some(_) => Self::Refused { url, why },
+            None if CERTIFICATE_ALERTS.iter().any(|alert| why.contains(alert)) => {
+                Self::ClientCertificate { url, why }
+            }
+            None => Self::Unreachable { url, why },
         }
     }
 
@@ -125,7 +177,10 @@ impl QueueError {
             Self::Url { why, .. }
             | Self::Unreachable { why, .. }
             | Self::NoMaster { why, .. }
-            | Self::Authority { why, .. }
+            | Self::TlsFile { why, .. }
+            | Self::ClientCertificate { why, .. }
+            | Self::Refused { why, .. }
+            | Self::Excess { why, .. }
             | Self::Denied { why, .. }
             | Self::Full { why, .. }
             | Self::ReadOnly { why, .. }
@@ -139,10 +194,42 @@ impl QueueError {
     }
 }
 
+/// What rustls calls the alerts with which a server refuses a client for its certificate.
+const CERTIFICATE_ALERTS: [&str; 6] = [
+    "CertificateRequired",
+    "alert: HandshakeFailure",
+    "alert: BadCertificate",
+    "alert: UnknownCA",
+    "alert: CertificateUnknown",
+    "alert: CertificateExpired",
+];
+
+/// What to do about an error of the server.
+fn way_out(why: &str) -> &'static str {
+    let has = |word: &str| why.contains(word);
+    match () {
+        () if has("unknown command") || has("unknown subcommand") => {
+            "keyholder needs that command: take the rename-command for it out of the server's configuration, or use Redis 6.2 or newer"
+        }
+        () if has("WRONGTYPE") => {
+            "a key of ours holds something else than we keep there: look at it with redis-cli TYPE, and rename or delete it"
+        }
+        () if has("max number of clients") => {
+            "raise maxclients, or see with redis-cli CLIENT LIST who holds the connections"
+        }
+        () if has("invalid DB index") || has("DB index is out of range") => {
+            "correct the database number in the address, or raise `databases` on the server"
+        }
+        () => "look into the server's log and configuration",
+    }
+}
+
 /// Text from the library or the server, short, fit for a terminal, and without the password in `address`.
 pub(super) fn shown(text: &str, address: &str) -> String {
     let mut text = text.to_owned();
-    for secret in password(address).into_iter().filter(|secret| !secret.is_empty()) {
+    for secret in
+        password(address).into_iter().chain(query_password(address)).filter(|secret| !secret.is_empty())
+    {
         text = text.replace(secret, "***");
     }
     clipped(&printable(&text), MAX_SHOWN).into_owned()
@@ -157,6 +244,11 @@ fn userinfo(url: &str) -> Option<(&str, &str, &str)> {
 
 fn password(url: &str) -> Option<&str> {
     userinfo(url)?.1.split_once(':').map(|(_, password)| password)
+}
+
+/// A socket's address has no place for a password but its parameters.
+fn query_password(url: &str) -> Option<&str> {
+    url.split_once('?')?.1.split(['&', '#']).find_map(|pair| pair.strip_prefix("pass="))
 }
 
 /// The address without password and without parameters, fit for a terminal.

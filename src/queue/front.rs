@@ -2,14 +2,18 @@
 
 use std::time::Duration;
 
-use redis::AsyncConnectionConfig;
-use redis::aio::MultiplexedConnection;
-use ring::digest::{SHA256, digest};
+use redis::Value;
+use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::claim::LONGEST;
+use super::conn::Conn;
+use super::desk::SHA1;
 use super::error::{QueueError, mask};
 use super::keys::{Keys, QueueName};
+use super::limit::Limit;
 use super::place::Place;
+use super::scripts;
 use super::server::DEADLINE;
 
 /// How soon a result is asked for again at first, and at last: most actions take milliseconds, some take minutes. A result is
@@ -18,13 +22,22 @@ const ASK: (Duration, Duration) = (Duration::from_millis(1), Duration::from_mill
 /// For so long it is asked for again and again, because the shortest sleep is longer than what the shortest actions take. A
 /// question takes about a tenth of a millisecond.
 const AT_ONCE: Duration = Duration::from_millis(3);
-/// How many entries of a list are looked at: more than a person reads, and some megabytes at most.
+/// How many entries of a list are looked at: more than a person reads.
 const SEEN: usize = 1_000;
+/// How many bytes of what waits, and of what is in flight.
+const SEEN_BYTES: usize = 512 * 1024;
+/// How many bytes of the dead.
+const SEEN_DEAD: usize = 2 * 1024 * 1024;
+/// The longest entry of the dead that is read: a task as long as tasks may be, each byte escaped and then once more.
+const LONGEST_DEAD: usize = 256 * 1024;
+
+/// What is read of an answer: see [`SEEN`], and for a result the lane's own limits.
+const LIMIT: Limit = Limit { string: 1024 * 1024, reply: 4 * 1024 * 1024, values: 16 * 1024 };
 
 /// A connection of who gives tasks or looks.
 #[derive(Debug, Clone)]
 pub struct Front {
-    conn: MultiplexedConnection,
+    conn: Conn,
     /// As it was given.
     url: String,
     /// Of the server that was connected to.
@@ -54,13 +67,10 @@ impl Front {
     /// # Errors
     /// Any [`QueueError`], within 3 s, and 6 s more for sentinels.
     pub async fn connect(url: &str) -> Result<Self, QueueError> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(DEADLINE))
-            .set_response_timeout(Some(DEADLINE));
         let place = Place::parse(url)?;
         let found = place.find().await?;
         let late = QueueError::Late { url: mask(&found.url), deadline: DEADLINE };
-        let conn = timeout(DEADLINE, found.connect(&config)).await.unwrap_or(Err(late))?;
+        let conn = timeout(DEADLINE, found.connect(Some(DEADLINE), LIMIT)).await.unwrap_or(Err(late))?;
         Ok(Self { conn, url: url.to_owned(), at: found.url })
     }
 
@@ -91,9 +101,13 @@ impl Front {
         task: &[u8],
     ) -> Result<Option<Vec<u8>>, QueueError> {
         let keys = Keys::of(queue);
-        let hash: String = digest(&SHA256, task).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash = if task.len() > LONGEST {
+            format!("{SHA1}{}", hex(digest(&SHA1_FOR_LEGACY_USE_ONLY, task).as_ref()))
+        } else {
+            format!("sha256:{}", hex(digest(&SHA256, task).as_ref()))
+        };
         let mut pipe = redis::pipe();
-        pipe.cmd("GET").arg(keys.result(id)).cmd("GET").arg(keys.result(&format!("sha256:{hash}")));
+        pipe.cmd("GET").arg(keys.result(id)).cmd("GET").arg(keys.result(&hash));
         let answer = pipe.query_async(&mut self.conn.clone()).await;
         let (by_id, by_hash): (Option<Vec<u8>>, Option<Vec<u8>>) = answer.map_err(|e| self.wrong(&e))?;
         Ok(by_id.or(by_hash))
@@ -150,38 +164,81 @@ impl Front {
         pipe.query_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))
     }
 
-    /// What is in and around a queue.
+    /// What is in and around a queue. Nothing of it is longer than what a lane reads: what is longer is shown as a task, or as an
+    /// entry of the dead, that says so.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
     pub async fn look(&self, queue: &QueueName) -> Result<Seen, QueueError> {
         let keys = Keys::of(queue);
-        let last = SEEN - 1;
-        let mut pipe = redis::pipe();
-        pipe.cmd("LLEN").arg(&keys.queue);
-        pipe.cmd("LRANGE").arg(&keys.queue).arg(-(SEEN as i64)).arg(-1);
-        pipe.cmd("LRANGE").arg(&keys.in_flight).arg(0).arg(last);
-        pipe.cmd("HGETALL").arg(&keys.begun);
-        pipe.cmd("LRANGE").arg(&keys.dead).arg(0).arg(last);
-        pipe.cmd("GET").arg(&keys.owner);
+        let mut cmd = redis::cmd("EVAL");
+        cmd.arg(scripts::VIEW).arg(0);
+        cmd.arg(keys.queue).arg(keys.in_flight).arg(keys.begun).arg(keys.dead).arg(keys.owner);
+        cmd.arg(SEEN).arg(SEEN_BYTES).arg(SEEN_DEAD).arg(LONGEST).arg(LONGEST_DEAD);
         type Marks = Vec<(Vec<u8>, Vec<u8>)>;
-        type Answer = (u64, Vec<Vec<u8>>, Vec<Vec<u8>>, Marks, Vec<Vec<u8>>, Option<Vec<u8>>);
-        let answer: Answer = pipe.query_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))?;
-        let (waiting, mut next, mut in_flight, begun, mut dead, owner) = answer;
-        for newest_first in [&mut next, &mut in_flight, &mut dead] {
-            newest_first.reverse();
-        }
-        Ok(Seen { waiting, next, in_flight, begun, dead, owner })
+        type Answer = (u64, Vec<Value>, Vec<Value>, Marks, Vec<Value>, Option<Vec<u8>>);
+        let answer: Answer = cmd.query_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))?;
+        let (waiting, next, in_flight, begun, dead, owner) = answer;
+        let list = |all: Vec<Value>, long: fn(&str, &str) -> String| {
+            all.into_iter().filter_map(|one| element(one, long)).collect()
+        };
+        Ok(Seen {
+            waiting,
+            next: list(next, long_task),
+            in_flight: list(in_flight, long_task),
+            begun,
+            dead: list(dead, long_dead),
+            owner,
+        })
     }
 
-    /// Takes an entry away from the dead, byte for byte; false if it is not there.
+    /// Takes an entry away from the dead, byte for byte as [`look`](Self::look) has shown it; false if it is not there.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
     pub async fn bury(&self, queue: &QueueName, entry: &[u8]) -> Result<bool, QueueError> {
-        let mut cmd = redis::cmd("LREM");
-        cmd.arg(Keys::of(queue).dead).arg(1).arg(entry);
+        let mut cmd = redis::cmd("EVAL");
+        cmd.arg(scripts::BURY).arg(1).arg(Keys::of(queue).dead).arg(entry).arg(sha1_of(entry)).arg(SEEN);
         let removed: u64 = cmd.query_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))?;
         Ok(removed > 0)
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// An element, or what stands for one that is too long.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the library's enum is not ours")]
+fn element(one: Value, long: fn(&str, &str) -> String) -> Option<Vec<u8>> {
+    match one {
+        Value::BulkString(bytes) => Some(bytes),
+        Value::Array(_) => {
+            let (sha1, bytes): (String, String) = redis::from_redis_value(one).ok()?;
+            let fit =
+                sha1.bytes().all(|b| b.is_ascii_hexdigit()) && bytes.bytes().all(|b| b.is_ascii_digit());
+            fit.then(|| long(&sha1, &bytes).into_bytes())
+        }
+        _ => None,
+    }
+}
+
+fn long_task(sha1: &str, bytes: &str) -> String {
+    format!(r#"{{"id":"{PART}{sha1}","action":"({bytes} bytes)","params":{{}},"by":"?","issued_at":"?"}}"#)
+}
+
+fn long_dead(sha1: &str, bytes: &str) -> String {
+    format!(
+        r#"{{"code":"malformed","text":"{bytes} bytes, and no lane wrote them","at":"","sha256":"{PART}{sha1}","bytes":{bytes},"task":{{"text":""}}}}"#
+    )
+}
+
+/// What stands before the SHA-1 of the beginning and the length of what is too long to be shown.
+const PART: &str = "part-";
+
+/// The SHA-1 that an entry goes by, empty if it goes by another hash.
+fn sha1_of(entry: &[u8]) -> String {
+    let text = String::from_utf8_lossy(entry);
+    let hash = text.split_once(PART).and_then(|(_, rest)| rest.get(..40));
+    hash.filter(|hash| hash.bytes().all(|b| b.is_ascii_hexdigit())).unwrap_or_default().to_owned()
 }

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Value};
+use redis::Value;
 use tokio::time::{Instant, timeout};
 
 use super::backoff::Backoff;
+use super::conn::Conn;
 use super::error::{QueueError, mask, shown};
 use super::keys::{Keys, QueueName};
+use super::limit::Limit;
 use super::place::Place;
 
 /// How long one look may take, connecting included. Sooner than a lane's deadline: nobody waits for it but detectors,
@@ -18,25 +19,33 @@ const DEADLINE: Duration = Duration::from_secs(2);
 const STILL_MASTER: Duration = Duration::from_secs(5);
 /// How many keys are looked at in one go: a script is in everybody's way while it runs, some microseconds per key.
 const AT_ONCE: usize = 200;
+/// What is read of one answer: numbers, hashes and errors of [`AT_ONCE`] keys.
+const LIMIT: Limit = Limit { string: 4 * 1024, reply: 256 * 1024, values: 2 * AT_ONCE * ARGS };
 /// How many arguments a key has in [`LOOK`].
 const ARGS: usize = 6;
 
 /// Reads only. Elements are hashed by the server: a task may be as long as 512 MB, and what looks at it runs as root in
-/// a few megabytes. Names are arguments and not keys, so that one that this user may not read spoils only its own
-/// answer. Arguments, for each key: kind, key, in-flight, begun, result, canary.
+/// a few megabytes. Of a long one only the beginning is hashed, which would take the server a second otherwise. Names are arguments and not keys, so that one that this user may not read spoils only its own
+/// answer. Arguments, for each key: kind, key, in-flight (of a list: busy), begun, result, canary.
 const LOOK: &str = "
 local function hash(list, at)
   local element = redis.call('LINDEX', list, at)
-  return element and redis.sha1hex(element) or ''
+  if not element then return '' end
+  if #element > 65536 then element = string.sub(element, 1, 1024) .. #element end
+  return redis.sha1hex(element)
 end
 local function one(kind, key, flight, begun, result, canary)
   if kind == 'key' then return { redis.call('PTTL', key) } end
   local seen = { redis.call('LLEN', key), hash(key, -1) }
-  if kind == 'list' then return seen end
+  if kind == 'list' then
+    local busy = flight ~= '' and redis.call('EXISTS', flight) or 0
+    return { seen[1], hash(key, 0), seen[2], busy }
+  end
   seen[3] = redis.call('LLEN', flight)
   seen[4] = hash(flight, -1)
   seen[5] = redis.call('HLEN', begun)
   seen[6] = ''
+  seen[7] = hash(key, 0)
   if canary ~= '' then
     if redis.call('EXISTS', result) == 1 then seen[6] = 'answered'
     elseif redis.call('LPOS', key, canary) or redis.call('LPOS', flight, canary) then seen[6] = 'waits'
@@ -58,8 +67,13 @@ return all
 pub enum Question {
     /// Whether a key is there, and whether it expires.
     Key(String),
-    /// How many elements a list has, and which is on the right.
-    List(String),
+    /// How many elements a list has, and which are at its ends.
+    List {
+        /// The list.
+        key: String,
+        /// A key that is there while something is in its worker's hands.
+        busy: Option<String>,
+    },
     /// How a lane gets on with its queue.
     Lane {
         /// The queue.
@@ -82,8 +96,12 @@ pub enum Answer {
     List {
         /// How many elements it has.
         length: u64,
+        /// Stands for the element on the left; 0 for none.
+        left: u64,
         /// Stands for the element on the right; 0 for none.
-        head: u64,
+        right: u64,
+        /// Whether the key that says so was there.
+        busy: bool,
     },
     /// The lane.
     Lane(LaneSeen),
@@ -98,6 +116,8 @@ pub struct LaneSeen {
     pub waiting: u64,
     /// Stands for the one that is taken next; 0 for none.
     pub head: u64,
+    /// Stands for the one that was given last; 0 for none.
+    pub tail: u64,
     /// How many tasks were taken and not answered.
     pub taken: u64,
     /// Stands for the oldest of these; 0 for none.
@@ -124,7 +144,7 @@ pub enum CanaryAt {
 pub struct Eyes {
     place: Place,
     /// With the address of the server that was connected to.
-    conn: Option<(MultiplexedConnection, String)>,
+    conn: Option<(Conn, String)>,
     /// When sentinels were last asked whether it is still the master.
     asked: Instant,
     backoff: Backoff,
@@ -248,17 +268,14 @@ impl Eyes {
 
 async fn asked(
     place: &Place,
-    conn: &mut Option<(MultiplexedConnection, String)>,
+    conn: &mut Option<(Conn, String)>,
     cmd: &redis::Cmd,
 ) -> Result<Value, QueueError> {
     let (live, at) = match conn {
         Some(conn) => conn,
         None => {
-            let config = AsyncConnectionConfig::new()
-                .set_connection_timeout(Some(DEADLINE))
-                .set_response_timeout(Some(DEADLINE));
             let found = place.find().await?;
-            let live = found.connect(&config).await?;
+            let live = found.connect(Some(DEADLINE), LIMIT).await?;
             conn.insert((live, found.url))
         }
     };
@@ -270,7 +287,10 @@ fn args(question: &Question) -> [Vec<u8>; ARGS] {
         |kind: &str, key: &str| [kind.into(), key.into(), Vec::new(), Vec::new(), Vec::new(), Vec::new()];
     match question {
         Question::Key(key) => plain("key", key),
-        Question::List(key) => plain("list", key),
+        Question::List { key, busy } => {
+            let busy = busy.clone().unwrap_or_default();
+            ["list".into(), key.clone().into(), busy.into(), Vec::new(), Vec::new(), Vec::new()]
+        }
         Question::Lane { queue, canary } => {
             let keys = Keys::of(queue);
             let (result, raw) = match canary {
@@ -294,11 +314,17 @@ fn answer(question: &Question, value: &Value) -> Answer {
         (Question::Key(_), [Value::Int(-2)]) => Answer::Gone,
         (Question::Key(_), [Value::Int(-1)]) => Answer::Stays,
         (Question::Key(_), [Value::Int(_)]) => Answer::Lives,
-        (Question::List(_), [length, head]) => Answer::List { length: number(length), head: mark(head) },
-        (Question::Lane { canary: asked, .. }, [waiting, head, taken, oldest, begun, canary]) => {
+        (Question::List { .. }, [length, left, right, busy]) => Answer::List {
+            length: number(length),
+            left: mark(left),
+            right: mark(right),
+            busy: number(busy) > 0,
+        },
+        (Question::Lane { canary: asked, .. }, [waiting, head, taken, oldest, begun, canary, tail]) => {
             Answer::Lane(LaneSeen {
                 waiting: number(waiting),
                 head: mark(head),
+                tail: mark(tail),
                 taken: number(taken),
                 oldest: mark(oldest),
                 begun: number(begun),
@@ -309,7 +335,7 @@ fn answer(question: &Question, value: &Value) -> Answer {
                 },
             })
         }
-        (Question::Key(_) | Question::List(_) | Question::Lane { .. }, _) => odd(),
+        (Question::Key(_) | Question::List { .. } | Question::Lane { .. }, _) => odd(),
     }
 }
 

@@ -5,18 +5,14 @@ use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
-use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo as _, TlsCertificates};
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _, ProtocolVersion};
 use tokio::time::timeout;
 
+use super::conn::Conn;
 use super::error::{QueueError, mask, shown};
+use super::limit::Limit;
+use super::tls::{Files, Tls, Unfit};
 
-/// After which silence the kernel asks whether the other side is still there, and how often.
-const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(2));
-/// How long the kernel waits for an acknowledgement before it gives the connection up. Without it a cable pulled under
-/// a blocking command was noticed after more than 25 s.
-const USER_TIMEOUT: Duration = Duration::from_secs(8);
 /// How long one sentinel may take, or the server that it names. The next is asked then: a lane must be back within 5 s.
 const SENTINEL_DEADLINE: Duration = Duration::from_secs(1);
 /// How long all of them may take: a lane that connects must not count as stuck. The next time begins where this one ended.
@@ -25,13 +21,13 @@ const SEARCH_DEADLINE: Duration = Duration::from_secs(6);
 const MAX_SENTINELS: usize = 8;
 /// Where a sentinel listens if nothing else is said, from Redis' documentation.
 const SENTINEL_PORT: u16 = 26379;
-/// The longest certificate file that is read, in bytes.
-const MAX_CA: u64 = 1024 * 1024;
+/// What is read of a sentinel, or of `ROLE`, which lists the replicas.
+const SENTINEL_LIMIT: Limit = Limit { string: 4 * 1024, reply: 64 * 1024, values: 1024 };
 
 /// A URL that was understood.
 #[derive(Debug)]
 pub(super) enum Place {
-    /// `redis://` or `rediss://`: always the same.
+    /// `redis://`, `rediss://` or `unix://`: always the same.
     One(String),
     /// `redis-sentinel://` or `rediss-sentinel://`: asked anew for each connection.
     Sentinels(Sentinels),
@@ -53,10 +49,12 @@ pub(super) struct Sentinels {
 }
 
 /// Where to connect to.
+#[derive(Debug)]
 pub(super) struct Found {
     /// The address with everything.
     pub(super) url: String,
-    client: Client,
+    info: ConnectionInfo,
+    tls: Option<Tls>,
 }
 
 impl Place {
@@ -90,10 +88,10 @@ impl Place {
     /// old one, and all of them do until the new one is elected.
     ///
     /// # Errors
-    /// [`QueueError::NoMaster`] or [`QueueError::Authority`], within [`SEARCH_DEADLINE`].
+    /// [`QueueError::NoMaster`] or [`QueueError::TlsFile`], within [`SEARCH_DEADLINE`].
     pub(super) async fn find(&self) -> Result<Found, QueueError> {
         match self {
-            Self::One(url) => Ok(Found { client: client(url)?, url: url.clone() }),
+            Self::One(url) => Found::at(url.clone()),
             Self::Sentinels(sentinels) => sentinels.find().await,
         }
     }
@@ -109,21 +107,42 @@ impl Place {
 }
 
 impl Found {
-    /// Connects.
+    /// The server at an address. The files that it names are read each time, so that new ones need a new connection and no
+    /// restart.
+    ///
+    /// # Errors
+    /// [`QueueError::Url`] and [`QueueError::TlsFile`].
+    fn at(url: String) -> Result<Self, QueueError> {
+        let info = info(&url)?;
+        let unfit = |(what, path, why): Unfit| QueueError::TlsFile {
+            what,
+            path: shown(&path, &url),
+            why: shown(&why, &url),
+        };
+        let tls = if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+            Some(Tls::of(files(&url)).map_err(unfit)?)
+        } else {
+            None
+        };
+        Ok(Self { url, info, tls })
+    }
+
+    /// Connects. `answer` is how long an answer may take, `limit` how long it may be.
     ///
     /// # Errors
     /// Any [`QueueError`] but [`QueueError::Url`]; the caller has the deadline.
-    pub(super) async fn connect(
-        &self,
-        config: &AsyncConnectionConfig,
-    ) -> Result<MultiplexedConnection, QueueError> {
-        let connected = self.client.get_multiplexed_async_connection_with_config(config).await;
-        connected.map_err(|error| QueueError::of(&error, &self.url))
+    pub(super) async fn connect(&self, answer: Option<Duration>, limit: Limit) -> Result<Conn, QueueError> {
+        let opened = Conn::open(&self.info, self.tls.as_ref(), answer, limit).await;
+        opened.map_err(|error| QueueError::of(&error, &self.url))
+    }
+
+    async fn quick(&self) -> Result<Conn, QueueError> {
+        self.connect(Some(SENTINEL_DEADLINE), SENTINEL_LIMIT).await
     }
 
     /// Whether it calls itself a master.
     async fn is_master(&self) -> Result<(), QueueError> {
-        let mut conn = self.connect(&quick()).await?;
+        let mut conn = self.quick().await?;
         let role = redis::cmd("ROLE").query_async::<Vec<redis::Value>>(&mut conn).await;
         let role = role.map_err(|error| QueueError::of(&error, &self.url))?;
         let role: Option<String> = role.first().and_then(|role| redis::from_redis_value_ref(role).ok());
@@ -212,7 +231,7 @@ impl Sentinels {
             let why = match within(self.ask(node)).await {
                 Ok(Some((host, port))) if fit(&host) => {
                     let url = self.master_at(&host, port);
-                    let found = Found { client: client(&url)?, url };
+                    let found = Found::at(url)?;
                     if tried.insert(found.url.clone()) {
                         match within(found.is_master()).await {
                             Ok(()) => return Ok(found),
@@ -245,18 +264,12 @@ impl Sentinels {
     }
 
     async fn ask_at(&self, url: String) -> Result<Option<(String, u16)>, QueueError> {
-        let found = Found { client: client(&url)?, url };
-        let mut conn = found.connect(&quick()).await?;
+        let found = Found::at(url)?;
+        let mut conn = found.quick().await?;
         let mut cmd = redis::cmd("SENTINEL");
         cmd.arg("get-master-addr-by-name").arg(&self.master);
         cmd.query_async(&mut conn).await.map_err(|error| QueueError::of(&error, &found.url))
     }
-}
-
-fn quick() -> AsyncConnectionConfig {
-    AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(SENTINEL_DEADLINE))
-        .set_response_timeout(Some(SENTINEL_DEADLINE))
 }
 
 /// What it came to within the deadline, and in short why not: several of these stand in one line.
@@ -281,54 +294,33 @@ fn fit(host: &str) -> bool {
             && host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_')))
 }
 
-/// What the library makes of an address, with our socket settings.
-fn info(url: &str) -> Result<redis::ConnectionInfo, QueueError> {
+/// What the library makes of an address.
+fn info(url: &str) -> Result<ConnectionInfo, QueueError> {
     let bad = |why: &str| QueueError::Url { url: mask(url), why: why.to_owned() };
-    if !url.starts_with("redis://") && !url.starts_with("rediss://") {
-        return Err(bad("it begins neither with redis:// nor with rediss://, nor with redis-sentinel://"));
+    if !["redis://", "rediss://", "unix://", "redis+unix://"].iter().any(|begin| url.starts_with(begin)) {
+        return Err(bad("it begins with none of redis://, rediss://, redis-sentinel:// and unix://"));
     }
-    if ca(url).is_some() && !url.starts_with("rediss://") {
-        return Err(bad("it names a certificate authority and says not to use TLS"));
+    let files = files(url);
+    if files != Files::default() && !url.starts_with("rediss://") {
+        return Err(bad("it names a certificate or an authority, and no TLS: write rediss://"));
     }
-    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE.0).with_interval(KEEPALIVE.1);
-    let settings =
-        TcpSettings::default().set_nodelay(true).set_keepalive(keepalive).set_user_timeout(USER_TIMEOUT);
+    if files.cert.is_some() != files.key.is_some() {
+        return Err(bad("`cert` and `key` go together"));
+    }
     let info = url.into_connection_info().map_err(|error| bad(&shown(&error.to_string(), url)))?;
-    // Announcing the library's name is one more right and one more round trip.
-    let redis = info.redis_settings().clone().set_skip_set_lib_name();
-    Ok(info.set_redis_settings(redis).set_tcp_settings(settings))
-}
-
-/// The library's client for an address. The certificate authority's file is read each time, so that a new one needs a new
-/// connection and no restart.
-fn client(url: &str) -> Result<Client, QueueError> {
-    let info = info(url)?;
-    let Some(path) = ca(url) else {
-        let wrong = |error: redis::RedisError| shown(&error.to_string(), url);
-        return Client::open(info).map_err(|error| QueueError::Url { url: mask(url), why: wrong(error) });
-    };
-    let bad = |why: String| QueueError::Authority { path: shown(path, url), why: shown(&why, url) };
-    let pem = read(path).map_err(|error| bad(error.to_string()))?;
-    if !pem.windows(BEGIN.len()).any(|part| part == BEGIN) {
-        return Err(bad("there is no certificate in PEM form in it".to_owned()));
+    if let ConnectionAddr::TcpTls { insecure: true, .. } = info.addr() {
+        return Err(bad("the server's certificate is always checked: leave out #insecure, and write `ca`"));
     }
-    let tls = TlsCertificates { client_tls: None, root_cert: Some(pem) };
-    Client::build_with_tls(info, tls).map_err(|error| bad(error.to_string()))
+    // Announcing the library's name is one more right and one more round trip. The bounds of replies are those of RESP2.
+    let redis = info.redis_settings().clone().set_skip_set_lib_name().set_protocol(ProtocolVersion::RESP2);
+    Ok(info.set_redis_settings(redis))
 }
 
-const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
-
-fn read(path: &str) -> std::io::Result<Vec<u8>> {
-    use std::io::Read as _;
-    let mut pem = Vec::new();
-    std::fs::File::open(path)?.take(MAX_CA).read_to_end(&mut pem)?;
-    Ok(pem)
-}
-
-/// The path in `?ca=PATH`.
-fn ca(url: &str) -> Option<&str> {
-    let query = url.split_once('?')?.1.split('#').next()?;
-    query.split('&').find_map(|pair| pair.strip_prefix("ca="))
+/// The paths in `?ca=PATH&cert=PATH&key=PATH`.
+fn files(url: &str) -> Files<'_> {
+    let query = url.split_once('?').map_or("", |(_, rest)| rest).split('#').next().unwrap_or_default();
+    let path = |name| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+    Files { ca: path("ca"), cert: path("cert"), key: path("key") }
 }
 
 #[cfg(test)]

@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, RedisError};
+use redis::RedisError;
 use tokio::time::timeout;
 
+use super::conn::Conn;
 use super::error::{QueueError, mask, shown};
+use super::limit::Limit;
 use super::place::{Found, Place};
+
+/// What is read of an answer: `INFO` has some 10 KiB, more with many databases or modules.
+const LIMIT: Limit = Limit { string: 1024 * 1024, reply: 2 * 1024 * 1024, values: 4096 };
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,15 +44,11 @@ pub async fn preflight(url: &str, deadline: Duration) -> Result<Vec<Finding>, Qu
 }
 
 async fn look(found: &Found, deadline: Duration) -> Result<Vec<Finding>, QueueError> {
-    // Both default to a second or less, whatever the caller is willing to wait.
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(deadline))
-        .set_response_timeout(Some(deadline));
-    let mut conn = found.connect(&config).await?;
+    let mut conn = found.connect(Some(deadline), LIMIT).await?;
     ask(&mut conn).await.map_err(|error| QueueError::of(&error, &found.url))
 }
 
-async fn ask(conn: &mut MultiplexedConnection) -> Result<Vec<Finding>, RedisError> {
+async fn ask(conn: &mut Conn) -> Result<Vec<Finding>, RedisError> {
     redis::cmd("PING").query_async::<()>(conn).await?;
     let mut findings = match allowed(redis::cmd("INFO").query_async::<String>(conn).await)? {
         Some(info) => judge(&info),
@@ -57,7 +57,7 @@ async fn ask(conn: &mut MultiplexedConnection) -> Result<Vec<Finding>, RedisErro
              allow it: ACL SETUSER … +info",
         )],
     };
-    findings.push(blmove(conn).await?);
+    findings.extend(commands(conn).await?);
     Ok(findings)
 }
 
@@ -70,16 +70,53 @@ fn allowed<T>(answer: Result<T, RedisError>) -> Result<Option<T>, RedisError> {
 }
 
 /// By capability: Valkey calls itself Redis 7.2.4, and forks and proxies say what they like.
-async fn blmove(conn: &mut MultiplexedConnection) -> Result<Finding, RedisError> {
-    let answer = redis::cmd("COMMAND").arg("INFO").arg("BLMOVE").query_async::<Vec<redis::Value>>(conn).await;
-    Ok(match allowed(answer)? {
-        None => warn("our user may not run COMMAND, so it is not known whether there is a BLMOVE"),
-        Some(known) if known.iter().any(|entry| *entry != redis::Value::Nil) => {
-            ok("it has BLMOVE: no task is lost between queue and lane")
+async fn commands(conn: &mut Conn) -> Result<Vec<Finding>, RedisError> {
+    let answer =
+        redis::cmd("COMMAND").arg("INFO").arg(&COMMANDS).query_async::<Vec<redis::Value>>(conn).await;
+    let mut findings = Vec::new();
+    match allowed(answer)? {
+        None => findings
+            .push(warn("our user may not run COMMAND, so it is not known which commands the server has")),
+        Some(known) => {
+            let has = |entry: Option<&redis::Value>| entry.is_some_and(|entry| *entry != redis::Value::Nil);
+            let lacks: Vec<_> = COMMANDS
+                .iter()
+                .enumerate()
+                .filter(|(at, _)| !has(known.get(*at)))
+                .map(|(_, name)| *name)
+                .collect();
+            if !lacks.contains(&"BLMOVE") {
+                findings.push(ok("it has BLMOVE: no task is lost between queue and lane"));
+            }
+            if !lacks.is_empty() {
+                findings.push(error(format!(
+                    "it has no {}, which lanes and detectors need: take the rename-command for it out of the server's \
+                     configuration, or upgrade the server to 6.2 or newer",
+                    lacks.join(", ")
+                )));
+            }
         }
-        Some(_) => error("it has no BLMOVE, which came with Redis 6.2; upgrade it"),
-    })
+    }
+    let script = redis::cmd("EVAL").arg("return 1").arg(0).query_async::<i64>(conn).await;
+    match script {
+        Ok(_) => {}
+        Err(refused) if QueueError::forbids(&refused) => findings.push(warn(
+            "our user may not run EVAL, so this address is not for detectors and not for keyholder queue; allow it: ACL \
+             SETUSER … +eval",
+        )),
+        // That it is not there has been said.
+        Err(refused) if refused.code() == Some("ERR") => {}
+        Err(refused) => return Err(refused),
+    }
+    Ok(findings)
 }
+
+/// What lanes, detectors and the command line send, in their scripts as well.
+const COMMANDS: [&str; 28] = [
+    "BLMOVE", "BRPOP", "CLIENT", "DEL", "EVAL", "EVALSHA", "EXISTS", "GET", "HDEL", "HGET", "HGETALL",
+    "HLEN", "HSET", "INFO", "LINDEX", "LLEN", "LPOS", "LPUSH", "LRANGE", "LREM", "LTRIM", "PING", "PTTL",
+    "ROLE", "RPOP", "RPUSH", "SCRIPT", "SET",
+];
 
 /// What the text of INFO says about fitness.
 fn judge(info: &str) -> Vec<Finding> {

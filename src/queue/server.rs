@@ -3,18 +3,23 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use redis::AsyncConnectionConfig;
-use redis::aio::MultiplexedConnection;
 use tokio::time::timeout;
 
-use super::claim::{Claimer, How};
+use super::claim::{Claimer, How, LONGEST};
+use super::conn::Conn;
 use super::desk::{Desk, Ids};
 use super::error::{QueueError, mask};
 use super::keys::{Keys, QueueName};
+use super::limit::Limit;
 use super::place::{Found, Place};
 
 /// How long a connection may take to come about, and how long an answer may take that is not waited for on purpose.
 pub(super) const DEADLINE: Duration = Duration::from_secs(3);
+/// What is read of a claim: the task, and the queue's name with `BRPOP`.
+const CLAIM_LIMIT: Limit = Limit { string: LONGEST, reply: 2 * LONGEST, values: 2 };
+/// What is read of any other answer to a lane: a result has at most 64 KiB of output twice, each byte six in JSON.
+const DESK_LIMIT: Limit = Limit { string: 1024 * 1024, reply: 2 * 1024 * 1024, values: 2048 };
+
 /// Where a queue is.
 #[derive(Debug, Clone)]
 pub struct Server {
@@ -47,24 +52,23 @@ impl Server {
         // Both to the same server, also if there is another master a moment later.
         let found = self.place.find().await?;
         // A blocking command is answered late by design; its own deadline is with the claimer.
-        let (waiting, claimer) = self.one(&found, None).await?;
-        let (busy, desk) = self.one(&found, Some(DEADLINE)).await?;
+        let (waiting, claimer) = self.one(&found, None, CLAIM_LIMIT).await?;
+        let (busy, desk) = self.one(&found, Some(DEADLINE), DESK_LIMIT).await?;
         let ids = Ids { claimer, desk };
-        let (keys, url) = (self.keys.clone(), found.url);
-        let claimer = Claimer::new(waiting, how, keys.clone(), url.clone());
-        Ok((Desk::new(busy, ids, self.name.clone(), keys, self.place.clone(), url), claimer))
+        let keys = self.keys.clone();
+        let claimer = Claimer::new(waiting, how, keys.clone(), found.url.clone());
+        Ok((Desk::new(busy, ids, self.name.clone(), keys, self.place.clone(), found), claimer))
     }
 
     async fn one(
         &self,
         found: &Found,
         answer: Option<Duration>,
-    ) -> Result<(MultiplexedConnection, i64), QueueError> {
-        let config =
-            AsyncConnectionConfig::new().set_connection_timeout(Some(DEADLINE)).set_response_timeout(answer);
+        limit: Limit,
+    ) -> Result<(Conn, i64), QueueError> {
         let wrong = |error| QueueError::of(&error, &found.url);
         let connect = async {
-            let mut conn = found.connect(&config).await?;
+            let mut conn = found.connect(answer, limit).await?;
             // Not in one pipeline: its error would not say which of Redis' errors it is.
             let mut cmd = redis::cmd("CLIENT");
             cmd.arg("SETNAME").arg(&self.name).exec_async(&mut conn).await.map_err(wrong)?;

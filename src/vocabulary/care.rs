@@ -188,8 +188,13 @@ pub struct DeliveryGap {
 /// The work that has to flow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Flow {
-    /// A Redis list that the worker takes from at its right end.
-    Queue(String),
+    /// A Redis list that the worker takes from, at whichever end its producers do not push.
+    Queue {
+        /// Its key.
+        key: String,
+        /// A key that is there while the worker has a job in hand: then a queue that does not drain is no gap.
+        busy: Option<String>,
+    },
     /// A lane's own queue; a task in flight is progress, too.
     Lane(Mode),
 }

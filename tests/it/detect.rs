@@ -63,7 +63,7 @@ fn look(worker: &str, place: Place) -> Look {
     let target = format!("mars/{worker}").parse().unwrap();
     let sign = match place {
         Place::Canary(..) => Sign::Canary,
-        Place::Queue(_) | Place::LaneQueue(_) => Sign::Flow,
+        Place::Queue { .. } | Place::LaneQueue(_) => Sign::Flow,
         _ => Sign::Beat,
     };
     Look { target, sign, place, every: OFTEN }
@@ -93,7 +93,7 @@ fn keys_and_lists_are_read_in_one_go_and_each_failure_is_its_own() {
         ],
     );
     let key = |name: &str| Place::Key(name.to_owned());
-    let list = |name: &str| Place::Queue(name.to_owned());
+    let list = |name: &str| Place::Queue { key: name.to_owned(), busy: None };
     let looks = vec![
         look("beating", key("beating")),
         look("missing", key("missing")),
@@ -128,11 +128,60 @@ fn keys_and_lists_are_read_in_one_go_and_each_failure_is_its_own() {
 }
 
 #[test]
+fn of_a_list_only_what_is_taken_is_progress_and_a_job_in_hand_is() {
+    let redis = Redis::start(&[]);
+    do_all(
+        &redis,
+        &[
+            &["RPUSH", "right", "1", "2", "3"],
+            &["LPUSH", "left", "1", "2", "3"],
+            &["RPUSH", "long", "1", "2"],
+        ],
+    );
+    let list =
+        |name: &str, busy: Option<&str>| Place::Queue { key: name.to_owned(), busy: busy.map(str::to_owned) };
+    let looks = vec![
+        look("right", list("right", None)),
+        look("left", list("left", None)),
+        look("long", list("long", Some("in-hand"))),
+    ];
+    let mut scene = Scene::new(looks, Some(redis.url("")));
+    let still = |reading: &Reading| matches!(reading, Reading::Mark(_));
+    let mark = scene.until("right", still);
+    scene.until("left", still);
+    scene.until("long", still);
+    // Nobody takes, whichever end the producers use.
+    for n in 4..10 {
+        let n = n.to_string();
+        do_all(&redis, &[&["RPUSH", "right", &n], &["LPUSH", "left", &n]]);
+        for vital in scene.next() {
+            assert_eq!(vital.reading, mark, "{} is pushed to and not taken from", vital.target);
+        }
+    }
+    // Somebody takes, from the end where nobody pushes.
+    for (push, take, name) in [("RPUSH", "LPOP", "right"), ("LPUSH", "RPOP", "left")] {
+        let worker = name;
+        do_all(&redis, &[&[take, name]]);
+        scene.until(worker, |reading| *reading == Reading::Moving);
+        scene.until(worker, still);
+        // As many come as go, in one step: nobody sees it shorter.
+        let both = "redis.call(ARGV[1], KEYS[1], 'new'); redis.call(ARGV[2], KEYS[1])";
+        do_all(&redis, &[&["EVAL", both, "1", name, push, take]]);
+        scene.until(worker, |reading| *reading == Reading::Moving);
+    }
+    // One long job in hand, two behind it.
+    do_all(&redis, &[&["RPUSH", "in-hand", "0"]]);
+    scene.until("long", |reading| *reading == Reading::Moving);
+    do_all(&redis, &[&["DEL", "in-hand"]]);
+    scene.until("long", still);
+}
+
+#[test]
 fn a_redis_that_is_gone_is_one_cause_with_one_text_and_is_found_again() {
     let mut redis = Redis::start(&[]);
     let looks = vec![
         look("one", Place::Key("x".to_owned())),
-        look("two", Place::Queue("y".to_owned())),
+        look("two", Place::Queue { key: "y".to_owned(), busy: None }),
         look("lane", Place::LaneQueue(QueueName::write(&"mars".parse().unwrap()))),
     ];
     let mut scene = Scene::new(looks, Some(format!("redis://user:secret@127.0.0.1:{}", redis.port())));
@@ -261,7 +310,10 @@ fn a_lane_is_seen_with_what_it_has_taken_begun_and_answered() {
     assert_eq!(seen(true).canary, Some(CanaryAt::Answered));
 
     // It looks and sends canaries, and that is all; what it may not see spoils nothing else.
-    let questions = [Question::List("secret".to_owned()), Question::List(keys.queue.clone())];
+    let questions = [
+        Question::List { key: "secret".to_owned(), busy: None },
+        Question::List { key: keys.queue.clone(), busy: None },
+    ];
     let answers = runtime.block_on(eyes.look(&questions)).unwrap();
     assert!(matches!(&answers[0], Answer::Wrong(why) if why.contains("may not read")), "{answers:?}");
     assert!(matches!(answers[1], Answer::List { length: 1, .. }), "{answers:?}");

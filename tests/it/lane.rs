@@ -10,6 +10,7 @@ mod heritage;
 mod house;
 mod kills;
 mod lost;
+mod oversize;
 mod record;
 mod reload;
 mod rig;

@@ -15,6 +15,7 @@ mod detect;
 mod door;
 mod executable;
 mod fleet;
+mod hostile;
 mod journal;
 mod lane;
 mod orphans;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use keyholder::queue::{Finding, Level, QueueError, preflight};
+use keyholder::queue::{Finding, Front, How, Level, QueueError, QueueName, Server, preflight};
 use tempfile::TempDir;
 
 use crate::redis_server::{Port, Redis};
@@ -17,6 +17,10 @@ const DEADLINE: Duration = Duration::from_secs(10);
 impl Redis {
     fn look(&self, userinfo: &str) -> Result<Vec<Finding>, QueueError> {
         look(&self.url(userinfo))
+    }
+
+    fn look_at(&self, path: &str) -> Result<Vec<Finding>, QueueError> {
+        look(&format!("{}{path}", self.url("")))
     }
 }
 
@@ -88,7 +92,113 @@ fn a_user_with_few_rights_gets_the_rest_checked() {
         "--user", "few", "on", ">pw", "~*", "-@all", "+ping", "+client", "+select", "+command",
     ]);
     let bad = not_ok(redis.look("few:pw@").unwrap());
-    assert!(matches!(&bad[..], [(Level::Warn, text)] if text.contains("INFO")), "{bad:?}");
+    assert!(
+        matches!(&bad[..], [(Level::Warn, info), (Level::Warn, eval)] if info.contains("INFO") && eval.contains("EVAL")),
+        "{bad:?}"
+    );
+}
+
+/// What a lane hears when it connects.
+fn lane(url: &str) -> Result<(), QueueError> {
+    let queue = QueueName::write(&"mars".parse().unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(Server::new(url, &queue).unwrap().connect(How::Blmove)).map(drop)
+}
+
+#[test]
+fn an_error_of_the_server_is_told_in_its_own_words_with_the_way_out() {
+    let refused = |error: QueueError, words: &[&str]| {
+        let said = error.to_string();
+        assert!(matches!(error, QueueError::Refused { .. }), "{error:?}");
+        assert!(words.iter().all(|word| said.contains(word)), "{said}");
+        assert!(!said.contains("cannot be reached") && !said.contains("signalled"), "{said}");
+    };
+    let redis = Redis::start(&["--rename-command", "CLIENT", ""]);
+    refused(lane(&redis.url("")).unwrap_err(), &["ERR unknown command", "CLIENT", "rename-command"]);
+    let bad = not_ok(redis.look("").unwrap());
+    assert!(bad.iter().any(|(level, text)| *level == Level::Error && text.contains("CLIENT")), "{bad:?}");
+
+    let redis = Redis::start(&["--rename-command", "EVALSHA", "", "--rename-command", "LPUSH", "GIVE"]);
+    let bad = not_ok(redis.look("").unwrap());
+    for command in ["EVALSHA", "LPUSH"] {
+        assert!(bad.iter().any(|(level, text)| *level == Level::Error && text.contains(command)), "{bad:?}");
+    }
+
+    let redis = Redis::start(&["--maxclients", "1"]);
+    let _held = redis.conn();
+    // The server says so before anything is asked.
+    for _ in 0..20 {
+        refused(lane(&redis.url("")).unwrap_err(), &["max number of clients reached", "maxclients"]);
+        refused(redis.look("").unwrap_err(), &["max number of clients reached", "maxclients"]);
+    }
+
+    let redis = Redis::start(&[]);
+    let queue = QueueName::write(&"mars".parse().unwrap());
+    redis::cmd("SET").arg(queue.as_str()).arg("no list").exec(&mut redis.conn()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let front = async { Front::connect(&redis.url("")).await.unwrap().served(&queue).await };
+    refused(runtime.block_on(front).unwrap_err(), &["WRONGTYPE", "redis-cli TYPE"]);
+
+    let redis = Redis::start(&["--databases", "2"]);
+    refused(redis.look_at("/9").unwrap_err(), &["out of range", "database number"]);
+}
+
+#[test]
+fn a_socket_of_the_host_is_as_good_as_a_port() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("redis.sock");
+    let path = path.to_str().unwrap();
+    let args = ["--unixsocket", path, "--requirepass", "hunter2", "--appendonly", "yes"];
+    let _redis = Redis::start(&args);
+    for scheme in ["unix", "redis+unix"] {
+        let url = format!("{scheme}://{path}?pass=hunter2");
+        assert_eq!(not_ok(look(&url).unwrap()), []);
+        lane(&url).unwrap();
+        let error = look(&format!("{scheme}://{path}?pass=hunter3")).unwrap_err();
+        assert!(matches!(error, QueueError::Denied { .. }), "{error:?}");
+        assert!(!error.to_string().contains("hunter"), "{error}");
+    }
+    let error = look("unix:///nowhere/redis.sock?pass=hunter2").unwrap_err();
+    assert!(matches!(error, QueueError::Unreachable { .. }), "{error:?}");
+    assert!(error.to_string().contains("/nowhere/redis.sock"), "{error}");
+}
+
+#[test]
+fn a_server_that_wants_a_certificate_of_ours_gets_it() {
+    let files = TempDir::new().unwrap();
+    let write = |name: &str, text: String| {
+        let path = files.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (cert, key) = (write("cert.pem", own.cert.pem()), write("key.pem", own.signing_key.serialize_pem()));
+    let other = rcgen::generate_simple_self_signed(["stranger".to_owned()]).unwrap();
+    let (strange, strange_key) =
+        (write("strange.pem", other.cert.pem()), write("strange-key.pem", other.signing_key.serialize_pem()));
+    let args = ["--port", "0", "--tls-cert-file", &cert, "--tls-key-file", &key, "--tls-ca-cert-file", &cert];
+    let redis = Redis::start_at("--tls-port", &[&args[..], &["--appendonly", "yes"]].concat());
+    let url = format!("rediss://localhost:{}?ca={cert}", redis.port());
+
+    for bad in [url.clone(), format!("{url}&cert={strange}&key={strange_key}")] {
+        for error in [look(&bad).unwrap_err(), lane(&bad).unwrap_err()] {
+            assert!(matches!(error, QueueError::ClientCertificate { .. }), "{error:?}");
+            assert!(error.to_string().contains("`cert` and `key`"), "{error}");
+        }
+    }
+    let good = format!("{url}&cert={cert}&key={key}");
+    assert_eq!(not_ok(look(&good).unwrap()), []);
+    lane(&good).unwrap();
+    for (bad, word) in [
+        (format!("{url}&cert={cert}&key={cert}"), "private key"),
+        (format!("{url}&cert={key}&key={key}"), "no certificate"),
+        (format!("{url}&cert=/nowhere&key={key}"), "/nowhere"),
+        (format!("{url}&cert={cert}&key={strange_key}"), "cert.pem"),
+    ] {
+        let error = look(&bad).unwrap_err();
+        assert!(matches!(error, QueueError::TlsFile { .. }), "{error:?}");
+        assert!(error.to_string().contains(word), "{error}");
+    }
 }
 
 #[test]
@@ -118,13 +228,11 @@ fn what_is_no_server_is_an_error_in_time() {
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\x1b[2J\r\n\r\n");
     });
     let error = look(&url).unwrap_err();
-    assert!(matches!(error, QueueError::Unreachable { .. }), "{error:?}");
+    assert!(matches!(error, QueueError::Excess { .. }), "{error:?}");
     assert!(!error.to_string().contains('\x1b'));
     speaker.join().unwrap();
 
-    for url in
-        ["", "http://x", "unix:///run/redis.sock", "redis://", "redis://x:99999", "redis://u:secret@:x"]
-    {
+    for url in ["", "http://x", "unix://", "redis://", "redis://x:99999", "redis://u:secret@:x"] {
         let error = look(url).unwrap_err();
         assert!(matches!(error, QueueError::Url { .. }) && !error.to_string().contains("secret"), "{error}");
     }

@@ -282,3 +282,33 @@ fn what_nobody_can_approve_is_told_beforehand() {
     let (_, _, err) = check_args(&args, node("mars"), dir.path());
     assert!(!err.contains("approve"), "{err}");
 }
+
+#[test]
+fn what_detectors_cannot_tell_apart_is_said() {
+    let with = |care: &str| {
+        let text = EXAMPLE
+            .replace("version: 1\n", "version: 1\nredis: { url: \"redis://ai-core\" }\n")
+            .replace("unit: ai-agent.service }", &format!("unit: ai-agent.service, {care} }}"));
+        check_text(&text, node("mars"), &[])
+    };
+    let gap = "delivery_gap: { backlog: { queue: inbox, not_draining_for: 60s } }";
+    let (code, _, err) = with(gap);
+    assert_eq!(code, GOOD, "{err}");
+    assert!(
+        err.contains("`mars/agent`: one long job cannot be told apart") && err.contains("`busy`"),
+        "{err}"
+    );
+    let busy = "delivery_gap: { backlog: { queue: inbox, not_draining_for: 60s, busy: inbox-running } }";
+    let (code, _, err) = with(busy);
+    assert_eq!(code, GOOD, "{err}");
+    assert!(err.contains("while inbox-running is there, a job that hangs cannot be told apart"), "{err}");
+    let both = format!("{busy}, stuck: {{ heartbeat: {{ redis: beat, older_than: 90s }} }}");
+    let (code, out, err) = with(&both);
+    assert!(code == GOOD && !err.contains("told apart"), "{err}{out}");
+    let lane = EXAMPLE.replace(
+        "read: { lane: read } }\ngrants",
+        "read: { lane: read, delivery_gap: { backlog: { busy: x } } } }\ngrants",
+    );
+    let (code, _, err) = check_text(&lane, node("mars"), &[]);
+    assert!(code == BAD && err.contains("`busy` belongs to a `queue`"), "{err}");
+}

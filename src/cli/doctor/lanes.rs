@@ -23,6 +23,10 @@ pub(super) fn look(fleet: &Fleet, url: &str) -> Vec<Finding> {
         Ok(Ok(Ok(queues))) => {
             queues.iter().filter_map(|(node, lane, seen)| judge(node, *lane, *seen)).collect()
         }
+        // The server is well, and a key of a queue is not, or may not be read.
+        Ok(Ok(Err(error @ (QueueError::Refused { .. } | QueueError::Denied { .. })))) => {
+            vec![Finding::fail("lanes", error.to_string())]
+        }
         // That Redis cannot be asked is a finding already.
         Ok(Ok(Err(_)) | Err(_)) | Err(_) => Vec::new(),
     }

@@ -119,9 +119,10 @@ fn asks(worker: &Worker, class: FailureClass) -> bool {
         FailureClass::Stuck => {
             worker.stuck.as_ref().is_some_and(|stuck| matches!(stuck.heartbeat, Heartbeat::Redis(_)))
         }
-        FailureClass::DeliveryGap => {
-            worker.delivery_gap.as_ref().is_some_and(|gap| matches!(gap.flow, Flow::Queue(_) | Flow::Lane(_)))
-        }
+        FailureClass::DeliveryGap => worker
+            .delivery_gap
+            .as_ref()
+            .is_some_and(|gap| matches!(gap.flow, Flow::Queue { .. } | Flow::Lane(_))),
         FailureClass::Dead | FailureClass::SupervisorDead | FailureClass::Unreachable => false,
     }
 }
@@ -136,7 +137,10 @@ fn looked_up(fleet: &Fleet, class: FailureClass, except: Option<&NodeName>) -> V
 
 /// The hosts of a URL that has been checked (`redis.rs`): one, or the sentinels. User and password stay out.
 fn hosts(url: &str) -> Vec<String> {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    if scheme.ends_with("unix") {
+        return vec!["localhost".to_owned()];
+    }
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let hosts = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
     let host = |text: &str| match text.strip_prefix('[') {

@@ -31,7 +31,7 @@ fn heartbeat(stuck: &Stuck) -> String {
 
 fn flow(gap: &DeliveryGap) -> String {
     let what = match &gap.flow {
-        Flow::Queue(key) => format!("queue {key}"),
+        Flow::Queue { key, .. } => format!("queue {key}"),
         Flow::Lane(_) => "lane queue".to_owned(),
     };
     let queue = format!("{what} waits {}", written(gap.not_draining_for));

@@ -61,7 +61,10 @@ fn a_lane_has_its_care_without_a_word_and_another_worker_has_none() {
     let said = worker(&lane("delivery_gap: { backlog: { not_draining_for: 5m } }"), "write").delivery_gap;
     assert_eq!(said, Some(DeliveryGap { not_draining_for: 300 * SECOND, ..gap.clone() }));
     let said = worker(&lane("delivery_gap: { backlog: { queue: \"my:queue\" } }"), "write").delivery_gap;
-    assert_eq!(said, Some(DeliveryGap { flow: Flow::Queue("my:queue".to_owned()), ..gap.clone() }));
+    assert_eq!(
+        said,
+        Some(DeliveryGap { flow: Flow::Queue { key: "my:queue".to_owned(), busy: None }, ..gap.clone() })
+    );
     let said = worker(&lane("delivery_gap: { canary: { every: 10m, within: 30s } }"), "write").delivery_gap;
     let canary = Some(Canary { every: 600 * SECOND, within: 30 * SECOND });
     assert_eq!(said, Some(DeliveryGap { canary, ..gap }));
@@ -114,7 +117,7 @@ fn every_sign_of_life_and_every_way_to_wake_can_be_written() {
             "delivery_gap: {{ backlog: {{ queue: \"agent:inbox\", not_draining_for: 60s }}, repipe: {written} }}"
         ));
         let gap = DeliveryGap {
-            flow: Flow::Queue("agent:inbox".to_owned()),
+            flow: Flow::Queue { key: "agent:inbox".to_owned(), busy: None },
             not_draining_for: 60 * SECOND,
             canary: None,
             repipe: meant,

@@ -252,7 +252,10 @@ fn redis_urls() {
     for (bad, message) in [
         ("http://ai-core", "this is no Redis URL"),
         ("redis:ai-core", "this is no Redis URL"),
-        ("redis+unix:///run/redis.sock", "this is no Redis URL"),
+        (
+            "redis+unix://run/redis.sock",
+            "the path of the socket is not absolute, or has other than letters, digits, '.', '_' and '-'",
+        ),
         ("redis://", "the host is missing"),
         ("redis://:6379", "the host is missing"),
         ("rediss:///0", "the host is missing"),
@@ -271,7 +274,14 @@ fn redis_urls() {
             ),
         );
     }
-    for fine in ["rediss://u:p@h:1/3?x=y", "redis://[::1]:6379", "redis://10.0.0.1", "redis://h/"] {
+    for fine in [
+        "rediss://u:p@h:1/3?x=y",
+        "redis://[::1]:6379",
+        "redis://10.0.0.1",
+        "redis://h/",
+        "unix:///run/redis/redis.sock?db=2",
+        "redis+unix:///run/redis.sock",
+    ] {
         assert!(load(&url(fine)).is_ok(), "{fine}");
     }
     let found = super::errors(&url("redis://me:secret@h:x"));
@@ -298,6 +308,10 @@ fn sentinels_and_a_certificate_authority() {
             "rediss-sentinel://a/m?ca=/etc/keyholder/redis-ca.pem",
         ),
         ("{ url: \"rediss://u:p@h/1?x=y\", ca: /ca.pem }", "rediss://u:p@h/1?x=y&ca=/ca.pem"),
+        (
+            "{ url: \"rediss://h\", ca: /ca.pem, cert: /c.pem, key: /k.pem }",
+            "rediss://h?ca=/ca.pem&cert=/c.pem&key=/k.pem",
+        ),
         ("{ url: \"redis-sentinel://u:p@a,b:1/m/2\" }", "redis-sentinel://u:p@a,b:1/m/2"),
     ] {
         assert_eq!(url(written), meant);
@@ -319,6 +333,9 @@ fn sentinels_and_a_certificate_authority() {
         ("{ sentinel: { master: m, nodes: [a, a] } }", "a] }", "this stands in the list a second time"),
         ("{ sentinel: { master: m, nodes: [a, b, c, d, e, f, g, h, i] } }", "nodes", "there are 9 sentinels"),
         ("{ url: \"redis://a\", ca: /ca.pem }", "/ca.pem", "without TLS there is no certificate to check"),
+        ("{ url: \"rediss://a\", cert: /c.pem }", "cert", "`redis` has `cert` and no `key`"),
+        ("{ url: \"rediss://a\", key: /k.pem }", "key:", "`redis` has `key` and no `cert`"),
+        ("{ url: \"unix:///a\", ca: /ca.pem }", "/ca.pem", "without TLS there is no certificate to check"),
         ("{ url: \"rediss://a\", ca: ca.pem }", "ca.pem", "this is no absolute path"),
         ("{ url: \"rediss://a\", ca: \"/c&a\" }", "\"/c&a", "this is no absolute path"),
         ("{ url: \"redis-sentinel://a\" }", "\"redis-", "what the sentinels call the master is missing"),

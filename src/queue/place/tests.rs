@@ -38,6 +38,12 @@ fn what_cannot_be_meant_is_refused_without_its_password() {
         "redis-sentinel://a,b,c,d,e,f,g,h,i/m",
         "redis+sentinel://h/m",
         "redis://u:secret@h?ca=/etc/ca.pem",
+        "redis://u:secret@h?cert=/etc/c.pem&key=/etc/k.pem",
+        "rediss://u:secret@h?cert=/etc/c.pem",
+        "rediss://u:secret@h?key=/etc/k.pem",
+        "rediss://u:secret@h#insecure",
+        "unix://",
+        "unix:///run/redis.sock?db=x&pass=secret",
     ] {
         let error = Place::parse(bad).unwrap_err();
         assert!(matches!(error, QueueError::Url { .. }), "{bad}: {error:?}");
@@ -64,9 +70,9 @@ fn an_authority_that_cannot_be_read_is_named() {
         if let Some(text) = text {
             std::fs::write(&file, text).unwrap();
         }
-        let error = client(&url).unwrap_err();
+        let error = Found::at(url.clone()).err().unwrap();
         let said = error.to_string();
-        assert!(matches!(error, QueueError::Authority { .. }) && said.contains(word), "{said}");
+        assert!(matches!(error, QueueError::TlsFile { .. }) && said.contains(word), "{said}");
         assert!(said.contains("ca.pem") && !said.contains("secret"), "{said}");
     }
 }

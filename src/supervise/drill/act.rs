@@ -144,7 +144,7 @@ impl Way {
                 match (&gap.repipe, &gap.flow) {
                     (Some(Repipe::Restart(pipe)), _) => Some(Self::StopPipe(pipe.clone())),
                     (Some(Repipe::Hangup) | None, Flow::Lane(_)) => Some(Self::Deafen(unit, lane?)),
-                    (Some(Repipe::Hangup) | None, Flow::Queue(_)) => None,
+                    (Some(Repipe::Hangup) | None, Flow::Queue { .. }) => None,
                 }
             }
             FailureClass::SupervisorDead | FailureClass::Unreachable => None,
