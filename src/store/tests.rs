@@ -238,7 +238,7 @@ fn what_comes_from_outside_never_pushes_out_what_was_done_here() {
     let tell = |event, by: &str, n: usize| {
         let record = Record::local(event, Priority::Notice, "mars/write", n.to_string());
         evidence.recorder.record(Record { by: by.to_owned(), ..record });
-        if n.is_multiple_of(250) {
+        if n.is_multiple_of(100) {
             flush(&evidence).unwrap();
         }
     };

@@ -53,7 +53,7 @@ impl Watcher {
 /// The workers of the house, as the fleet file of the watcher has them.
 fn known() -> Known {
     let yaml = format!(
-        "version: 1\nnodes:\n  mars: {{ address: 192.0.2.1:7433, pins: [\"{}\"], watched_by: [], workers: {{ write: {{ unit: write.service }}, read: {{ unit: read.service }} }} }}\n",
+        "version: 1\nnodes:\n  mars: {{ address: 192.0.2.1:7433, pins: [\"{}\"], workers: {{ write: {{ unit: write.service }}, read: {{ unit: read.service }} }} }}\n",
         Key::new().pin
     );
     let fleet = keyholder::fleet::parse("fleet.yaml", yaml.as_bytes());

@@ -16,7 +16,9 @@ use super::house::{House, Key, PATIENCE, eventually, hello, name, node_report, r
 use super::supervisor::Supervisor;
 
 /// How long it goes on.
-const FLOOD: Duration = Duration::from_secs(12);
+const FLOOD: Duration = Duration::from_secs(15);
+/// How many frames it sends in that time.
+const FRAMES: usize = 120;
 
 /// The door of `mars`, held by whoever has its key.
 struct Mars {
@@ -65,7 +67,7 @@ impl Mars {
         let (mars, pin) = (self.address(), self.key.pin);
         Supervisor::start(|own, key| {
             format!(
-                "version: 1\nnodes:\n  ai-core: {{ address: {own}, pins: [\"{}\"], watched_by: [] }}\n  \
+                "version: 1\nnodes:\n  ai-core: {{ address: {own}, pins: [\"{}\"] }}\n  \
                  mars: {{ address: {mars}, pins: [\"{pin}\"], watched_by: [ai-core], workers: {{ agent: {{ unit: agent.service }} }} }}\n",
                 key.pin
             )
@@ -101,8 +103,13 @@ fn json(entry: &impl serde::Serialize) -> String {
     serde_json::to_string(entry).unwrap()
 }
 
-/// A full frame of each kind of list, then only workers, as long as anybody wants more.
+/// A full frame of each kind of list, then of changes of one worker each, as long as anybody wants more.
 fn flood(round: usize) -> Vec<u8> {
+    if round > 4 {
+        let mut ghost = report(&format!("ghost{round}"), Class::Dead);
+        ghost.why = "z".repeat(MAX_REPLY - 2000);
+        return encode(&ServerFrame::Change(ghost), MAX_REPLY).unwrap();
+    }
     full(round, |mars| match round {
         0 => {
             mars.degraded = vec![MARK.to_owned()];
@@ -154,10 +161,16 @@ async fn reports_about_what_the_fleet_file_does_not_have_take_no_memory_and_are_
 
     let until = Instant::now() + FLOOD;
     let mut sent = 0;
-    while Instant::now() < until {
-        mars.say(&[flood(sent)]).await;
+    let mut stream = mars.greet().await;
+    while Instant::now() < until && sent < FRAMES {
+        let frame = flood(sent);
+        while stream.write_all(&frame).await.is_err() || stream.flush().await.is_err() {
+            // Whoever listens may cut one that says too much.
+            stream = mars.greet().await;
+        }
         sent += 1;
     }
+    drop(stream);
     assert!(sent > 8, "{sent} frames only");
     let honest = NodeReport { workers: vec![report("agent", Class::Healthy)], ..node_report() };
     let honest = encode(&ServerFrame::Snapshot(honest), MAX_REPLY).unwrap();
