@@ -20,7 +20,7 @@ use super::subject::Subject;
 use super::{render, screen};
 use crate::fleet::Fleet;
 use crate::peer::wire::{DrillOrder, Outcome, RefusalCode, Verb, Verdict};
-use crate::vocabulary::{FailureClass, human, printable};
+use crate::vocabulary::{FailureClass, NodeName, human, printable};
 use cells::{Cell, Whose, cells, stalest};
 
 /// What a rehearsal may take beyond its lease: the last chance of a remedy that is under way, the node's own repair, and a
@@ -38,6 +38,9 @@ const BETWEEN: Duration = Duration::from_secs(30);
 /// The node breaks it and then leaves it alone: its real detector has to find it, and a watcher has to repair it. If nobody
 /// does, the node restores it by itself when the lease ends. Nothing is broken on a degraded fleet, on hold, in quarantine
 /// or during a write that must not be interrupted. Only root may.
+///
+/// Root on the node itself is not limited further. From next door a critical worker is never rehearsed, any other three
+/// times an hour, and it is broken for ten minutes a day at most; the node counts that itself.
 ///
 /// --all says of each rehearsal when it begins and how it ended, and has a table at the end. Exit status 1 if one failed,
 /// else 5 if one was refused.
@@ -57,13 +60,14 @@ pub struct DrillArgs {
     /// Only what was never rehearsed or the longest ago, on a node that this one watches; for the timer
     #[arg(long, conflicts_with_all = ["target", "class"])]
     pub stalest: bool,
-    /// Also a worker that is critical
+    /// Also a worker of this node that is critical
     #[arg(long)]
     pub yes: bool,
     /// If it is refused for now, ask again for as long as this
     #[arg(long, value_name = "TIME", value_parser = duration, num_args = 0..=1, default_missing_value = "10m")]
     pub wait: Option<Duration>,
-    /// When the node restores it by itself at the latest, 10m at most [default: what its detector and remedies may take]
+    /// When the node restores it by itself at the latest, 10m at most; from next door it can only be made shorter [default:
+    /// what its detector and remedies may take]
     #[arg(long, value_name = "TIME", value_parser = lease)]
     pub lease: Option<Duration>,
     /// Why, for the audit
@@ -133,10 +137,11 @@ pub fn run(args: DrillArgs) -> anyhow::Result<ExitCode> {
     let here = link.server().node.clone();
     let reports = whole_fleet(&mut link, "fleet")?;
     if args.all {
-        return all(&mut link, &args, &cells(&fleet, &reports, &here, Whose::All));
+        return all(&mut link, &args, &here, &cells(&fleet, &reports, &here, Whose::All));
     }
     let cells = cells(&fleet, &reports, &here, Whose::Watched);
-    match stalest(&cells, args.yes) {
+    // All of them are other nodes' workers, and no peer may have a critical one broken.
+    match stalest(&cells, false) {
         Some(cell) => one(&mut link, &args, &cell.subject, cell.class),
         None => {
             screen::complain("there is nothing to rehearse from here");
@@ -193,12 +198,15 @@ fn one(
     Ok(if report.passed { Exit::Ok } else { Exit::Failed }.into())
 }
 
-fn all(link: &mut Link, args: &DrillArgs, cells: &[Cell]) -> anyhow::Result<ExitCode> {
+fn all(link: &mut Link, args: &DrillArgs, here: &NodeName, cells: &[Cell]) -> anyhow::Result<ExitCode> {
     let mut rows = Vec::new();
     for (n, Cell { subject, class, critical, .. }) in cells.iter().enumerate() {
         let tell =
             |text: &str| progress(args, &format!("{}/{} {subject} {class}: {text}", n + 1, cells.len()));
-        let came = if *critical && !args.yes {
+        let node = subject.node();
+        let came = if *critical && node != here {
+            Rehearsed::Spared(format!("it is critical: root on {node} rehearses it there, with --yes"))
+        } else if *critical && !args.yes {
             Rehearsed::Spared("it is critical: --yes rehearses it as well".to_owned())
         } else {
             tell("rehearsing …")?;

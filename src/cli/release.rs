@@ -11,7 +11,8 @@ use crate::vocabulary::Target;
 
 /// End a worker's hold or quarantine
 ///
-/// What is dead then is repaired at once. Only root may.
+/// What is dead then is repaired at once. Only root may. What root on the node has declared, and a quarantine, only root there
+/// ends; from next door `release` ends what peers have declared.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  keyholder release mars/write")]
 pub struct ReleaseArgs {

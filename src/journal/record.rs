@@ -9,7 +9,7 @@ use tokio::sync::broadcast;
 
 use super::event::{Event, Priority};
 use super::tap::{EventLine, Tap};
-use crate::vocabulary::{Pin, ReqId};
+use crate::vocabulary::{Pin, ReqId, cut};
 
 /// One record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,18 +113,6 @@ pub(crate) fn rfc3339(ms: i64) -> String {
 pub(crate) fn wall_ms() -> i64 {
     let ms = |d: std::time::Duration| i64::try_from(d.as_millis()).unwrap_or(i64::MAX);
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or_else(|e| -ms(e.duration()), ms)
-}
-
-fn cut(text: &mut String, max: usize) {
-    if text.len() > max {
-        let mut end = max.saturating_sub('…'.len_utf8());
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        text.truncate(end);
-        text.push('…');
-        text.shrink_to_fit();
-    }
 }
 
 /// The writing end. Cheap to clone; recording never blocks, and what had to be dropped is counted.

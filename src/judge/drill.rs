@@ -22,6 +22,9 @@ pub struct Drill {
     pub class: FailureClass,
     /// Who asked for it.
     pub by: String,
+    /// Whether that is a peer.
+    #[serde(default)]
+    pub by_peer: bool,
     /// When it began.
     pub began: Moment,
     /// When the lease ends.
@@ -133,7 +136,7 @@ impl Drill {
     /// A rehearsal that begins now.
     pub fn new(
         class: FailureClass,
-        by: String,
+        (by, by_peer): (String, bool),
         lease: Duration,
         before: Option<InvocationId>,
         state: &WorkerState,
@@ -141,7 +144,19 @@ impl Drill {
     ) -> Self {
         let (relaunches, gentle) = (state.relaunches.clone(), state.gentle.clone());
         let (began, until, stage) = (now, now + lease, Stage::Breaking);
-        Self { class, by, began, until, before, found: false, helped: None, stage, relaunches, gentle }
+        Self {
+            class,
+            by,
+            by_peer,
+            began,
+            until,
+            before,
+            found: false,
+            helped: None,
+            stage,
+            relaunches,
+            gentle,
+        }
     }
 
     /// Whether the worker is left to its watchers.
@@ -301,7 +316,11 @@ pub struct Ground<'a> {
     pub policy: &'a Policy,
     /// What depends on it.
     pub blast_radius: BlastRadius,
-    /// Whether it was said that it may be broken although it is critical.
+    /// Whether a peer asks, and not root on the node.
+    pub by_peer: bool,
+    /// Why peers had their share of rehearsals with it.
+    pub asked: Option<String>,
+    /// Whether it was said that it may be broken although it is critical. A peer cannot say so.
     pub yes: bool,
     /// Why this class cannot be rehearsed with it, whatever its state: no detector, no way to break it.
     pub not_configured: Option<&'static str>,
@@ -326,6 +345,12 @@ pub enum Hindrance {
     /// It is critical.
     #[error("it is critical: say --yes if it may be down for as long as its repair takes")]
     Critical,
+    /// It is critical, and a peer asks.
+    #[error("it is critical, and no peer may have it broken: root on its own node may, there, with --yes")]
+    CriticalForPeers,
+    /// Peers had their share.
+    #[error("{0}; root on its own node may at any time, there")]
+    Asked(String),
     /// It is on hold.
     #[error("it is on hold, and what is held is left alone: end that first with `keyholder release`")]
     Held,
@@ -370,8 +395,10 @@ pub fn rehearsable(ground: &Ground<'_>, now: Moment) -> Result<(), Hindrance> {
     if policy.repair_by == RepairBy::Nobody {
         return Err(Hindrance::NobodyRepairs);
     }
-    if ground.blast_radius == BlastRadius::Critical && !ground.yes {
-        return Err(Hindrance::Critical);
+    match (ground.blast_radius, ground.by_peer) {
+        (BlastRadius::Critical, true) => return Err(Hindrance::CriticalForPeers),
+        (BlastRadius::Critical, false) if !ground.yes => return Err(Hindrance::Critical),
+        (BlastRadius::Critical | BlastRadius::Normal | BlastRadius::Auxiliary, _) => {}
     }
     if ground.host != Host::Running {
         return Err(Hindrance::Host);
@@ -399,6 +426,9 @@ pub fn rehearsable(ground: &Ground<'_>, now: Moment) -> Result<(), Hindrance> {
     }
     if state.recent(policy, now) >= usize::try_from(policy.relaunches).unwrap_or(usize::MAX) {
         return Err(Hindrance::Spent);
+    }
+    if let Some(why) = &ground.asked {
+        return Err(Hindrance::Asked(why.clone()));
     }
     if let Some(what) = &ground.degraded {
         return Err(Hindrance::Degraded(what.clone()));

@@ -1,9 +1,11 @@
 //! The judge: pure decisions. No I/O, no clock, no randomness; what happened comes in, what is to be done goes out.
 
+mod asked;
 mod classify;
 mod crowd;
 mod decide;
 mod drill;
+mod hold;
 mod idle;
 pub mod log;
 mod neighbour;
@@ -14,10 +16,12 @@ mod state;
 pub mod tape;
 mod vitals;
 
+pub use asked::Asked;
 pub use classify::{Cause, Death, Health, Host, Obstacle, classify};
 pub use crowd::{Crowd, crowd};
 pub use decide::{LOST_AFTER, Rungs, Terms, backoff, decide};
 pub use drill::{Cue, Deed, Drill, End, Ground, Hindrance, Stage, rehearsable};
+pub use hold::{OfRoot, Releases, may_hold, may_release};
 pub use idle::Idle;
 pub use neighbour::{Blackout, Errand, RANK_STEP, Sight, errand, power};
 pub use observation::{

@@ -210,8 +210,12 @@ mod tests {
     #[test]
     fn holds_quarantine_and_the_flap_guard_stop_everybody_but_root() {
         let force = Wish { force: true, ..Wish::default() };
-        let hold =
-            Hold { until: NOW + Duration::from_secs(1), why: "deploy".to_owned(), by: "root".to_owned() };
+        let hold = Hold {
+            until: NOW + Duration::from_secs(1),
+            why: "deploy".to_owned(),
+            by: "root".to_owned(),
+            by_peer: false,
+        };
         let states = [
             WorkerState { hold: Some(hold), ..WorkerState::default() },
             WorkerState { phase: Phase::Quarantined { retry: NOW, failures: 0 }, ..WorkerState::default() },

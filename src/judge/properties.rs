@@ -177,7 +177,12 @@ impl Play {
             }
             Step::Hold(ms) => {
                 let until = self.now + Duration::from_millis(*ms);
-                self.feed(&Event::Hold(Hold { until, why: "x".to_owned(), by: "root".to_owned() }));
+                self.feed(&Event::Hold(Hold {
+                    until,
+                    why: "x".to_owned(),
+                    by: "root".to_owned(),
+                    by_peer: false,
+                }));
             }
             Step::Release => {
                 self.feed(&Event::Release);

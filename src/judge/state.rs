@@ -137,6 +137,9 @@ pub struct Hold {
     pub why: String,
     /// Who holds.
     pub by: String,
+    /// Whether that is a peer. What root on the node has declared, only root there ends; a hold that does not say is root's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_peer: bool,
 }
 
 /// What happened; [`super::decide()`] answers it.

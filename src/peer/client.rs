@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use super::channel::Channel;
 use super::codec::{WireError, decode_server, encode};
 use super::identity::Identity;
-use super::socket::tune;
+use super::socket::{small_packets, tune};
 use super::tls::{self, Distrust};
 use super::wire::{ClientFrame, Hello, MAX_REPLY, MAX_REQUEST, NodeState, Refusal, ServerFrame, Verdict};
 use crate::fleet::Fleet;
@@ -210,7 +210,9 @@ async fn dial(to: &Endpoint) -> io::Result<TcpStream> {
 }
 
 fn socket(address: SocketAddr) -> io::Result<TcpSocket> {
-    if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    small_packets(&socket);
+    Ok(socket)
 }
 
 fn not_connected(address: SocketAddr, error: &io::Error) -> ConnectError {

@@ -15,10 +15,11 @@ use super::channel::{Carrier, Channel};
 use super::desk::{Asker, Desk};
 use super::gate::{Entry, Gate, Pool, Reason, Seat};
 use super::identity::Identity;
+use super::orders::Orders;
 use super::refusals::Refusals;
 use super::replay::Replays;
 use super::session::{CROWDED, Room, Session};
-use super::socket::tune;
+use super::socket::{small_packets, tune};
 use super::tls::{Distrust, Server, TlsError};
 use super::wire::MAX_REQUEST;
 use crate::journal::{Event, Priority, Record};
@@ -65,11 +66,17 @@ pub async fn serve(
     let door = Arc::new(Door {
         tls: Server::new(identity.credentials(), desk.fleet.clone())?,
         gate: Arc::default(),
-        room: Room { refusals: Refusals::new(desk.recorder.clone()), replays: Replays::default(), desk },
+        room: Room {
+            refusals: Refusals::new(desk.recorder.clone()),
+            replays: Replays::default(),
+            orders: Orders::new(),
+            desk,
+        },
     });
     let mut loops = JoinSet::new();
     for listener in listeners.tcp {
         listener.set_nonblocking(true)?;
+        small_packets(&listener);
         loops.spawn(take_peers(Arc::clone(&door), TcpListener::from_std(listener)?));
     }
     for listener in listeners.unix {

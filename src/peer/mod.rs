@@ -5,6 +5,7 @@
 //! the peers that this node watches.
 
 pub mod admit;
+pub mod bounds;
 mod channel;
 pub mod client;
 pub mod codec;
@@ -13,6 +14,7 @@ mod feed;
 mod gate;
 pub mod identity;
 pub mod listener;
+mod orders;
 mod refusals;
 mod replay;
 mod session;

@@ -1,38 +1,98 @@
-//! Everything refused is one audit line, and a flood of refusals is not a flood of lines.
+//! Everything refused is in the audit, and a flood of refusals is not a flood of lines.
 //!
-//! Each source has a few lines of its own; what follows is counted and told in one line per second. Both the number of
-//! sources that are told apart and the lines per second are bounded, so neither memory nor disk is at anybody's mercy.
+//! Each source has a few lines of its own; what follows is counted and told in one line. Each peer and each user of this host has
+//! an allowance of lines. All strangers together share one, however many addresses they call from, so they take nothing from the
+//! others; and the number of sources that are told apart is bounded.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::journal::{Event, Priority, Record, Recorder};
+use crate::vocabulary::{Allowance, human};
 
 /// How many refusals of one source are told one by one before they are counted.
 const TOLD_APART: u32 = 5;
-/// How many sources are told apart; all others share one count.
-const SOURCES: usize = 16;
-/// How often counts are told.
+/// How many strangers are told apart; all others share one count.
+const STRANGERS: usize = 4;
+/// How many peers and users of this host are told apart.
+const NAMED: usize = 128;
+/// How many lines a peer, a user or all strangers together get at once, and how soon there is another.
+const LINES: (u32, Duration) = (20, Duration::from_secs(60));
+/// How often counts are told, if there is a line left.
 const PERIOD: Duration = Duration::from_secs(1);
+/// How many addresses of a count are told apart.
+const ADDRESSES: usize = 128;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Source {
     /// How many refusals in this burst.
     told: u32,
-    /// How many since the last line, and the last one's reason.
+    /// How many since the last line, since when, the last one's reason, and from which addresses.
     counted: u64,
+    since: Instant,
     last: String,
+    addresses: BTreeSet<IpAddr>,
 }
 
-#[derive(Debug, Default)]
+impl Source {
+    fn new(now: Instant) -> Self {
+        Self { told: 0, counted: 0, since: now, last: String::new(), addresses: BTreeSet::new() }
+    }
+
+    fn count(&mut self, stranger: Option<IpAddr>, text: String, now: Instant) {
+        if self.counted == 0 {
+            self.since = now;
+        }
+        self.counted += 1;
+        self.last = text;
+        self.addresses.extend(stranger.filter(|_| self.addresses.len() < ADDRESSES));
+    }
+}
+
+#[derive(Debug)]
 struct Sources {
     /// By source; the empty name stands for all that found no place.
     by: HashMap<String, Source>,
+    /// The lines that are left: by peer or user, and under the empty name for all others.
+    lines: HashMap<String, Allowance>,
+    began: Instant,
+    /// Whether a task tells the counts.
     telling: bool,
 }
 
-/// Writes refusals into the audit trail.
+impl Sources {
+    /// Under which name a source is counted.
+    fn place(&self, by: &str) -> String {
+        let of_kind = |stranger| self.by.keys().filter(|by| is_stranger(by) == stranger).count();
+        let room = if is_stranger(by) { of_kind(true) < STRANGERS } else { of_kind(false) < NAMED };
+        if room || self.by.contains_key(by) { by.to_owned() } else { String::new() }
+    }
+
+    /// Takes one of the lines that a source has left.
+    fn take_line(&mut self, by: &str, now: Instant) -> bool {
+        let now = now.saturating_duration_since(self.began);
+        let mut name = if is_stranger(by) { "" } else { by };
+        if self.lines.len() >= NAMED && !self.lines.contains_key(name) {
+            self.lines.retain(|_, lines| !lines.is_whole(now));
+            if self.lines.len() >= NAMED {
+                name = "";
+            }
+        }
+        let new = || Allowance::new(LINES.0, LINES.1);
+        self.lines.entry(name.to_owned()).or_insert_with(new).take(now)
+    }
+}
+
+/// Whoever has proved a key or is on this host has a name.
+fn is_stranger(by: &str) -> bool {
+    by.is_empty() || by.parse::<IpAddr>().is_ok()
+}
+
+/// Where refusals are taken down. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct Refusals {
     recorder: Recorder,
@@ -42,22 +102,27 @@ pub(super) struct Refusals {
 impl Refusals {
     /// Writes through `recorder`.
     pub(super) fn new(recorder: Recorder) -> Self {
-        Self { recorder, sources: Arc::default() }
+        let (by, lines) = (HashMap::new(), HashMap::new());
+        let sources = Sources { by, lines, began: Instant::now(), telling: false };
+        Self { recorder, sources: Arc::new(Mutex::new(sources)) }
     }
 
     /// Takes a refusal down: at once, or as one more of its source's count.
     pub(super) fn tell(&self, mut record: Record) {
         record.event = Event::Refused;
         record.priority = Priority::Warning;
+        let now = Instant::now();
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = sources.by.contains_key(&record.by) || sources.by.len() < SOURCES;
-        let source = sources.by.entry(if known { record.by.clone() } else { String::new() }).or_default();
-        if source.told < TOLD_APART {
+        let name = sources.place(&record.by);
+        let told = sources.by.get(&name).map_or(0, |source| source.told);
+        // What found no place of its own is counted only.
+        let apart = !name.is_empty() && told < TOLD_APART && sources.take_line(&name, now);
+        let source = sources.by.entry(name).or_insert_with(|| Source::new(now));
+        if apart {
             source.told += 1;
             self.recorder.record(record);
         } else {
-            source.counted += 1;
-            source.last = record.text;
+            source.count(record.by.parse().ok(), record.text, now);
         }
         if !std::mem::replace(&mut sources.telling, true) {
             drop(sources);
@@ -69,15 +134,21 @@ impl Refusals {
     async fn tell_counts(self) {
         loop {
             tokio::time::sleep(PERIOD).await;
+            let now = Instant::now();
             let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
             // A source that was quiet for a whole period starts afresh.
             sources.by.retain(|_, source| source.counted > 0 || std::mem::take(&mut source.told) > 0);
-            for (by, source) in &mut sources.by {
-                if source.counted == 0 {
-                    continue;
+            // Where there is one line for several, it is for the one that has most to tell.
+            let mut counted: Vec<(u64, String)> =
+                sources.by.iter().map(|(by, source)| (source.counted, by.clone())).collect();
+            counted.sort_unstable_by(|one, other| other.cmp(one));
+            for (_, by) in counted.into_iter().filter(|(counted, _)| *counted > 0) {
+                if sources.take_line(&by, now)
+                    && let Some(source) = sources.by.get_mut(&by)
+                {
+                    self.recorder.record(count(&by, source, now));
+                    *source = Source { told: TOLD_APART, ..Source::new(now) };
                 }
-                source.told = TOLD_APART;
-                self.recorder.record(count(by, std::mem::take(&mut source.counted), &source.last));
             }
             if sources.by.is_empty() {
                 sources.telling = false;
@@ -87,62 +158,18 @@ impl Refusals {
     }
 }
 
-fn count(by: &str, counted: u64, last: &str) -> Record {
+fn count(by: &str, source: &Source, now: Instant) -> Record {
+    let from = match source.addresses.len() {
+        0 | 1 => String::new(),
+        ADDRESSES => format!(" from {ADDRESSES} addresses or more"),
+        n => format!(" from {n} addresses"),
+    };
     let by = if by.is_empty() { "other sources" } else { by };
-    let text = format!("{counted} more refused within {} s; the last: {last}", PERIOD.as_secs());
+    let within = human(now.saturating_duration_since(source.since));
+    let text = format!("{} more refused within {within}{from}; the last: {}", source.counted, source.last);
     Record { by: by.to_owned(), ..Record::local(Event::Refused, Priority::Warning, "", text) }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refusal(by: &str) -> Record {
-        Record { by: by.to_owned(), ..Record::local(Event::Refused, Priority::Warning, "", "no certificate") }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_few_are_told_one_by_one_and_a_flood_is_counted() {
-        let (to, lines) = std::sync::mpsc::sync_channel(1000);
-        let refusals = Refusals::new(Recorder::new(to));
-        for _ in 0..1000 {
-            refusals.tell(refusal("192.0.2.1"));
-        }
-        refusals.tell(refusal("192.0.2.2"));
-        assert_eq!(lines.try_iter().count(), 6);
-        tokio::time::sleep(PERIOD * 2).await;
-        let told: Vec<Record> = lines.try_iter().collect();
-        assert_eq!(told.len(), 1);
-        assert!(told[0].text.starts_with("995 more refused within 1 s"), "{}", told[0].text);
-        assert_eq!(told[0].by, "192.0.2.1");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn lines_and_memory_stay_bounded_however_many_sources_there_are() {
-        let (to, lines) = std::sync::mpsc::sync_channel(100_000);
-        let refusals = Refusals::new(Recorder::new(to));
-        for second in 0..10 {
-            for source in 0..2000 {
-                refusals.tell(refusal(&format!("2001:db8::{second}:{source}")));
-            }
-            tokio::time::sleep(PERIOD).await;
-        }
-        assert!(refusals.sources.lock().unwrap().by.len() <= SOURCES + 1);
-        assert!(lines.try_iter().count() <= 10 * (SOURCES + 1) * 6);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn after_a_quiet_while_a_source_is_told_one_by_one_again_and_no_timer_is_left() {
-        let (to, lines) = std::sync::mpsc::sync_channel(1000);
-        let refusals = Refusals::new(Recorder::new(to));
-        for _ in 0..9 {
-            refusals.tell(refusal("192.0.2.1"));
-        }
-        tokio::time::sleep(PERIOD * 5).await;
-        assert!(refusals.sources.lock().unwrap().by.is_empty());
-        assert!(!refusals.sources.lock().unwrap().telling);
-        lines.try_iter().count();
-        refusals.tell(refusal("192.0.2.1"));
-        assert_eq!(lines.try_iter().count(), 1);
-    }
-}
+#[path = "refusals/tests.rs"]
+mod tests;

@@ -19,6 +19,7 @@ use super::codec::{WireError, decode_client, encode, no_request, req_id_in};
 use super::desk::{Asker, Desk, Order, Subscription, Update, View};
 use super::feed::{Feed, News, Records};
 use super::gate::{Reason, Seat, Told};
+use super::orders::Orders;
 use super::refusals::Refusals;
 use super::replay::{Replays, Turn};
 use super::wire::{
@@ -48,6 +49,7 @@ pub(super) struct Room {
     pub(super) desk: Desk,
     pub(super) refusals: Refusals,
     pub(super) replays: Replays,
+    pub(super) orders: Orders,
 }
 
 /// Why a session ends.
@@ -277,6 +279,12 @@ impl Session {
             Turn::Wait(verdict) => return Ok(verdict),
             Turn::Act(verdict) => verdict,
         };
+        if let Asker::Peer { node, .. } = &self.asker
+            && let Err(refusal) = self.room.orders.take(node, request)
+        {
+            replays.forget(&self.asker, request.req_id);
+            return Err(refusal);
+        }
         let text = format!("{}: {}", request.verb.name(), request.because);
         self.room.desk.recorder.record(self.about(request, Event::Ordered, text));
         if let Err(refusal) = self.put(order) {

@@ -9,12 +9,14 @@ use std::time::Duration;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use super::bounds::Known;
 use super::client::{self, ConnectError, Endpoint, Events, Link, LinkError, connect};
 use super::identity::Identity;
+use super::socket::PACKET;
 use super::wire::{Hello, NodeReport, NodeState, Request, ServerFrame, Verb, Verdict, WorkerReport};
-use crate::vocabulary::{BootNonce, NodeName, ReqId, WorkerName};
+use crate::vocabulary::{Allowance, BootNonce, NodeName, ReqId, WorkerName};
 
 /// How long one attempt to connect may take, hello included. A supervisor that the knock starts answers well within.
 const ATTEMPT: Duration = Duration::from_secs(2);
@@ -35,6 +37,11 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 /// A connection that held this long is worth a new one at once; one that ended sooner waits, or two sides that disagree
 /// would keep each other busy.
 const WORTH: Duration = Duration::from_secs(1);
+/// How many worker reports are taken from one peer at once, and how many a second after that. A node with 1,000 workers that
+/// reports all of them each second is within it; what comes faster waits on the connection, and in the end loses it.
+const REPORTS: u32 = 4096;
+/// See [`REPORTS`].
+const REPORTS_A_SECOND: u32 = 1024;
 
 /// Something about a watched peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +61,8 @@ pub enum PeerNews {
     Snapshot(NodeReport),
     /// One worker of it changed.
     Change(WorkerReport),
+    /// So many entries of its last report were dropped: the fleet file in force has no such worker or node.
+    Dropped(usize),
     /// It shuts down or reboots; its silence from here on is no failure.
     Leaving,
     /// It cannot be followed. Told again only when state or reason change.
@@ -86,11 +95,19 @@ impl Drop for Follower {
 
 /// Starts to follow a peer. After a reload that changed its address or keys, or our own hello, drop the handle and call
 /// this again. Needs a tokio runtime.
-pub fn follow(to: Endpoint, identity: Identity, hello: Hello, events: mpsc::Sender<PeerEvent>) -> PeerHandle {
+pub fn follow(
+    to: Endpoint,
+    known: Known,
+    identity: Identity,
+    hello: Hello,
+    events: mpsc::Sender<PeerEvent>,
+) -> PeerHandle {
     let (live, link) = watch::channel(None);
     let wanted = Arc::new(Notify::new());
     let node = to.node.clone();
-    let task = Following { to, identity, hello, events, live, wanted: Arc::clone(&wanted), told: None };
+    let wish = Arc::clone(&wanted);
+    let pace = Pace::new();
+    let task = Following { to, known, identity, hello, events, live, wanted: wish, told: None, pace };
     let follower = Arc::new(Follower(tokio::spawn(task.run()).abort_handle()));
     PeerHandle { node, link, wanted, _follower: follower }
 }
@@ -212,6 +229,8 @@ impl PeerHandle {
 
 struct Following {
     to: Endpoint,
+    /// What it can report about.
+    known: Known,
     identity: Identity,
     hello: Hello,
     events: mpsc::Sender<PeerEvent>,
@@ -219,6 +238,29 @@ struct Following {
     wanted: Arc<Notify>,
     /// What was told of its being lost, since it was last there.
     told: Option<(NodeState, String)>,
+    pace: Pace,
+}
+
+/// How many worker reports may be taken, and since when that is counted.
+#[derive(Debug)]
+struct Pace {
+    reports: Allowance,
+    since: Instant,
+}
+
+impl Pace {
+    fn new() -> Self {
+        Self {
+            reports: Allowance::new(REPORTS, Duration::from_secs(1) / REPORTS_A_SECOND),
+            since: Instant::now(),
+        }
+    }
+
+    /// Waits until so many reports may be taken.
+    async fn take(&mut self, reports: usize) {
+        let reports = u32::try_from(reports).unwrap_or(REPORTS).clamp(1, REPORTS);
+        sleep(self.reports.use_up(reports, self.since.elapsed())).await;
+    }
 }
 
 impl Following {
@@ -250,10 +292,15 @@ impl Following {
         // A wish from before the connection came is fulfilled by it.
         let _ = timeout(Duration::ZERO, self.wanted.notified()).await;
         self.live.send_replace(Some(link));
-        let end = self.pass_on(&mut events).await;
+        let mut heard = false;
+        let end = self.pass_on(&mut events, &mut heard).await;
         self.live.send_replace(None);
         match end? {
             Heard::Ended => {}
+            // Its supervisor has just answered a handshake and the hello, so it is there; the next thing it says is larger.
+            Heard::Nothing { host: true } if !heard => {
+                self.lost(NodeState::Unknown, only_small(&self.to)).await?;
+            }
             Heard::Nothing { host } => {
                 let why = format!("nothing was heard from it for {} ms", SILENCE.as_millis());
                 let state = if host { NodeState::SupervisorDead } else { NodeState::Unreachable };
@@ -264,28 +311,37 @@ impl Following {
         Ok(since.elapsed())
     }
 
-    async fn pass_on(&mut self, events: &mut Events) -> Result<Heard, Unheard> {
+    async fn pass_on(&mut self, events: &mut Events, heard: &mut bool) -> Result<Heard, Unheard> {
         loop {
             let frame = match self.hear(events).await {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return Ok(Heard::Ended),
                 Err(host) => return Ok(Heard::Nothing { host }),
             };
+            *heard = true;
             let node = &self.to.node;
             match frame {
                 ServerFrame::Keepalive => {}
                 ServerFrame::Leaving => self.tell(PeerNews::Leaving).await?,
-                ServerFrame::Snapshot(report) => {
+                ServerFrame::Snapshot(mut report) => {
+                    self.pace.take(report.workers.len()).await;
                     if report.node != *node || report.workers.iter().any(|worker| worker.node != *node) {
                         return Ok(Heard::AnotherNode(format!("{node} reports about {}", report.node)));
                     }
+                    let dropped = self.known.screen(&mut report);
                     self.tell(PeerNews::Snapshot(report)).await?;
+                    self.tell_dropped(dropped).await?;
                 }
-                ServerFrame::Change(report) => {
+                ServerFrame::Change(mut report) => {
+                    self.pace.take(1).await;
                     if report.node != *node {
                         return Ok(Heard::AnotherNode(format!("{node} reports about {}", report.node)));
                     }
-                    self.tell(PeerNews::Change(report)).await?;
+                    if self.known.screen_worker(&mut report) {
+                        self.tell(PeerNews::Change(report)).await?;
+                    } else {
+                        self.tell_dropped(1).await?;
+                    }
                 }
                 // The link never passes these on.
                 ServerFrame::Hello(_)
@@ -341,6 +397,10 @@ impl Following {
         Ok(())
     }
 
+    async fn tell_dropped(&self, dropped: usize) -> Result<(), Unheard> {
+        if dropped > 0 { self.tell(PeerNews::Dropped(dropped)).await } else { Ok(()) }
+    }
+
     async fn tell(&self, what: PeerNews) -> Result<(), Unheard> {
         let event = PeerEvent { node: self.to.node.clone(), what };
         self.events.send(event).await.map_err(|_| Unheard)
@@ -351,6 +411,15 @@ impl Following {
 fn overslept(due: Instant) -> Option<Instant> {
     let now = Instant::now();
     (now > due + OVERSLEPT).then(|| now + OVERSLEPT)
+}
+
+/// What it means that a peer answers the handshake and says nothing afterwards.
+fn only_small(to: &Endpoint) -> String {
+    let address = to.address.ip();
+    format!(
+        "its supervisor answers the handshake, and nothing larger arrives: packets of about {PACKET} bytes are lost on the way, so the MTU of some link is smaller than the hosts believe; compare `ping -M do -s 500 {address}` with `ping -M do -s {} {address}`, and `ip link`",
+        PACKET - 28
+    )
 }
 
 /// How following one connection ended.

@@ -61,6 +61,11 @@ const ADD: &str = "
 const LAST: &str =
     r#"SELECT seq, at_ms, event, "by", subject, text, priority FROM audit ORDER BY seq DESC LIMIT ?1"#;
 
+/// Rows that say what was refused, seen or heard: whoever is outside decides how many there are.
+const OUTSIDE: &str = "event IN ('refused', 'observed', 'peer')";
+/// Rows of what peers and users other than root have asked for.
+const OF_OTHERS: &str = r#"event = 'ordered' AND "by" NOT IN ('local', 'root')"#;
+
 const SAVE_WORKER: &str =
     "INSERT OR REPLACE INTO worker (name, json, boot_id, moment_ms, wall_ms) VALUES (?1, ?2, ?3, ?4, ?5)";
 const SAVE_REHEARSAL: &str =
@@ -180,15 +185,33 @@ impl Db {
             .map_err(|error| self.wrong(&error))
     }
 
-    /// Removes the `n` oldest rows of the audit.
-    pub(super) fn trim(&self, n: u64) -> Result<(), Trouble> {
-        self.conn
-            .execute(
-                "DELETE FROM audit WHERE seq IN (SELECT seq FROM audit ORDER BY seq LIMIT ?1)",
-                [i64::try_from(n).unwrap_or(i64::MAX)],
-            )
-            .map(drop)
-            .map_err(|error| self.wrong(&error))
+    /// Removes `n` rows of the audit, the oldest of each kind. What others can have written as often as they like goes first,
+    /// down to `share` rows each: it never pushes out what was done here.
+    pub(super) fn trim(&self, n: u64, share: u64) -> Result<(), Trouble> {
+        let trim = || {
+            let mut left = n;
+            for outside in [OUTSIDE, OF_OTHERS] {
+                let rows: i64 = self.conn.query_row(
+                    &format!("SELECT count(*) FROM audit WHERE {outside}"),
+                    [],
+                    |row| row.get(0),
+                )?;
+                let surplus = u64::try_from(rows).unwrap_or_default().saturating_sub(share).min(left);
+                left -= self.remove_oldest(outside, surplus)?;
+            }
+            self.remove_oldest("true", left).map(drop)
+        };
+        trim().map_err(|error| self.wrong(&error))
+    }
+
+    fn remove_oldest(&self, which: &str, n: u64) -> rusqlite::Result<u64> {
+        let removed = self.conn.execute(
+            &format!(
+                "DELETE FROM audit WHERE seq IN (SELECT seq FROM audit WHERE {which} ORDER BY seq LIMIT ?1)"
+            ),
+            [i64::try_from(n).unwrap_or(i64::MAX)],
+        )?;
+        Ok(u64::try_from(removed).unwrap_or_default())
     }
 
     /// Writes records (with the number that each gets) and states, all or nothing. Writing the same again

@@ -232,6 +232,44 @@ fn the_audit_is_bounded_and_keeps_the_newest() {
 }
 
 #[test]
+fn what_comes_from_outside_never_pushes_out_what_was_done_here() {
+    let dir = TempDir::new().unwrap();
+    let evidence = open(Settings { rows: 500, ..settings(dir.path()) });
+    let tell = |event, by: &str, n: usize| {
+        let record = Record::local(event, Priority::Notice, "mars/write", n.to_string());
+        evidence.recorder.record(Record { by: by.to_owned(), ..record });
+        if n.is_multiple_of(100) {
+            flush(&evidence).unwrap();
+        }
+    };
+    for n in 0..50 {
+        tell(Event::Acted, "local", n);
+        tell(Event::Alert, "local", n);
+        tell(Event::Ordered, "root", n);
+        tell(Event::Supervisor, "local", n);
+    }
+    for n in 0..3000 {
+        tell(Event::Refused, "192.0.2.77", n);
+        tell(Event::Observed, "local", n);
+        tell(Event::Peer, "local", n);
+        tell(Event::Ordered, "ai-core", n);
+    }
+    close(evidence, dir.path());
+    let conn = Connection::open(dir.path().join(FILE)).unwrap();
+    let count = |which: &str| -> u32 {
+        let query = format!("SELECT count(*) FROM audit WHERE {which}");
+        conn.query_row(&query, [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!(count("event IN ('acted', 'alert', 'supervisor') OR \"by\" = 'root'"), 200);
+    assert!(count("true") < 500 + 1000, "{}", count("true"));
+    let newest = |event: &str| -> String {
+        let query = format!("SELECT text FROM audit WHERE event = '{event}' ORDER BY seq DESC LIMIT 1");
+        conn.query_row(&query, [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!(["refused", "observed", "peer", "ordered"].map(newest), ["2999"; 4]);
+}
+
+#[test]
 fn one_answer_fits_into_one_frame() {
     let dir = TempDir::new().unwrap();
     let evidence = open(settings(dir.path()));

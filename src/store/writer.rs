@@ -21,6 +21,8 @@ use crate::vocabulary::{Moment, NodeName};
 const LET_ACT: Duration = Duration::from_millis(20);
 /// How often the audit is trimmed, in records.
 const TRIM_EVERY: i64 = 1000;
+/// Which part of the audit, at least one in so many rows, is left to what comes from outside when it is full.
+const SHARE: u64 = 4;
 
 /// A record that is not on disk yet.
 struct Pending {
@@ -236,7 +238,11 @@ impl Writer {
         let Some(db) = &self.db else { return Ok(()) };
         let rows = self.rows.map_or_else(|| db.count(), Ok)?;
         let surplus = rows.saturating_sub(self.settings.rows);
-        db.trim(surplus)?;
+        if surplus == 0 {
+            self.rows = Some(rows);
+            return Ok(());
+        }
+        db.trim(surplus, self.settings.rows / SHARE)?;
         self.rows = Some(rows - surplus);
         Ok(())
     }

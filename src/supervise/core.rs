@@ -408,6 +408,7 @@ impl Core {
         let drill = self.drill_due(now);
         let errands = self.errands(now);
         let returns = self.await_return(now);
+        let counted = self.tell_counted(now);
         let blackouts = self.blackouts(now);
         self.workers
             .values()
@@ -416,6 +417,7 @@ impl Core {
             .chain(errands)
             .chain(drill)
             .chain(returns)
+            .chain(counted)
             .chain(blackouts)
             .min()
     }

@@ -5,6 +5,7 @@
 mod act;
 pub(super) mod kept;
 mod node;
+mod terms;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,15 +17,14 @@ use super::orders::refused;
 use super::worker::Worker;
 use crate::fleet::Right;
 use crate::journal::{Event as Kind, Priority, Record};
-use crate::judge::{
-    Cue, Deed, Drill, End, Event, Ground, Health, Hindrance, Host, Phase, Stage, rehearsable,
-};
+use crate::judge::{Asked, Cue, Deed, Drill, End, Event, Ground, Health, Host, Phase, Stage, rehearsable};
 use crate::peer::desk::Asker;
 use crate::peer::wire::{
     Class, DrillOrder, DrillReport, NodeReport, NodeState, Outcome, RefusalCode, Verdict,
 };
 use crate::vocabulary::{FailureClass, Moment, NodeName, Policy, UnitName, WorkerName, human};
 use kept::Kept;
+use terms::{code, lease};
 
 /// The shortest and the longest lease. Whatever is broken is whole again by then, plus what a remedy may take.
 const LEASE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(600));
@@ -41,6 +41,8 @@ pub(super) struct Drills {
     with: Option<NodeName>,
     /// Whether this supervisor itself is to die at the next stop, without a word.
     pub(super) to_die: bool,
+    /// What peers had of each worker, and of this supervisor (none).
+    pub(super) asked: BTreeMap<Option<WorkerName>, Asked>,
     /// The last ones with the supervisors of watched nodes.
     pub(super) nodes: BTreeMap<NodeName, Kept>,
 }
@@ -118,12 +120,8 @@ impl Core {
         }
         let target = self.target(&name);
         let Some(worker) = self.workers.get_mut(&name) else { return };
-        let lease = match order.lease_ms {
-            0 => worker.spec.rehearsal(order.class),
-            ms => Duration::from_millis(ms),
-        };
-        let lease = lease.clamp(LEASE.0, LEASE.1);
-        let by = asker.to_string();
+        let lease = lease(worker, order, asker);
+        let by = (asker.to_string(), asker.peer().is_some());
         let drill = Drill::new(order.class, by, lease, worker.invocation(), &worker.state, now);
         worker.tape.rewind();
         worker.rehearsing =
@@ -135,6 +133,9 @@ impl Core {
             human(lease)
         );
         self.recorder.record(Record::local(Kind::Acting, Priority::Notice, target, text));
+        if asker.peer().is_some() {
+            self.peer_rehearses(Some(name.clone()), lease, now);
+        }
         self.drills.under_way = Some(UnderWay {
             worker: name.clone(),
             unit,
@@ -170,6 +171,10 @@ impl Core {
             state: &worker.state,
             policy: &worker.spec.policy,
             blast_radius: worker.spec.blast_radius,
+            by_peer: asker.peer().is_some(),
+            asked: asker.peer().and_then(|_| {
+                self.drills.asked.get(&Some(name.clone()))?.may(lease(worker, order, asker), now).err()
+            }),
             yes: order.yes,
             not_configured: worker.spec.no_rehearsal(order.class),
             helper: self.helper(asker, name),
@@ -370,6 +375,10 @@ impl Core {
         self.save_lease();
         let UnderWay { drill, evidence, began, found, well, reply, .. } = under_way;
         let Stage::Over { end, well: is_well } = drill.stage else { return };
+        if drill.by_peer {
+            let took_place = !matches!(end, End::NotBroken(_));
+            self.peer_rehearsed(name, drill.began, took_place, now);
+        }
         if let End::NotBroken(why) = &end {
             // Nothing was shown, so nothing is kept of it; what was begun of it is undone.
             let text = format!("no rehearsal of {} with {}: {why}", drill.class, self.target(name));
@@ -467,20 +476,4 @@ fn node_amiss(report: &NodeReport) -> Option<String> {
     }
     let worker = report.workers.iter().find(|worker| amiss(worker.class))?;
     Some(format!("{}/{} is {}", worker.node, worker.worker, worker.class.name()))
-}
-
-fn code(hindrance: &Hindrance) -> RefusalCode {
-    match hindrance {
-        Hindrance::NotConfigured(_) | Hindrance::NobodyRepairs => RefusalCode::NotConfigured,
-        Hindrance::Critical => RefusalCode::Critical,
-        Hindrance::Held => RefusalCode::Held,
-        Hindrance::Quarantined => RefusalCode::Quarantined,
-        Hindrance::Host
-        | Hindrance::Spent
-        | Hindrance::UnderWay(_)
-        | Hindrance::Degraded(_)
-        | Hindrance::Unwell(_)
-        | Hindrance::NoHelper
-        | Hindrance::Writes(_) => RefusalCode::NotNow,
-    }
 }

@@ -1,16 +1,19 @@
 //! The nodes that this one watches, as their supervisors describe them, or as their silence does.
 
 pub(in crate::supervise) mod seen;
+mod told;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use self::seen::{Ask, Seen, rank};
+use self::told::Told;
 use crate::fleet::Fleet;
+use crate::journal::Record;
 use crate::judge::{Reading, Sign};
 use crate::peer::watch::PeerHandle;
 use crate::peer::wire::{Hello, NodeReport, NodeState, Rehearsal, Sighting, WorkerReport};
-use crate::vocabulary::{BootNonce, FleetHash, Moment, NodeName, Remedy, Target, WorkerName};
+use crate::vocabulary::{Allowance, BootNonce, FleetHash, Moment, NodeName, Remedy, Target, WorkerName};
 
 /// One watched node.
 pub(super) struct Neighbour {
@@ -36,7 +39,15 @@ pub(super) struct Neighbour {
     /// When another watcher last said that it reaches it. Its word goes on to count when it falls silent itself: who follows
     /// it hears of a change, not of each moment that goes by.
     reached: Option<Moment>,
+    /// How many entries of its reports were dropped, because the fleet file in force has no such worker or node.
+    dropped: usize,
+    told: Told,
+    /// What may still be ordered of it: a node that says again and again that a worker fell does not decide how much is done.
+    orders: Allowance,
 }
+
+/// How many orders a watcher gives to one node at once, and how soon it may give another.
+const ORDERS: (u32, Duration) = (1024, Duration::from_secs(30));
 
 /// How long a node that said goodbye may stay away before its silence counts: a reboot with a long file system check.
 const AWAY_AT_MOST: Duration = Duration::from_secs(600);
@@ -49,6 +60,13 @@ pub(super) enum Return {
     Due(Moment),
     /// It has stayed away too long; its silence means this.
     Overdue(NodeState, String),
+}
+
+/// What is said of reports about what nobody knows.
+pub(super) fn dropped_in_words(node: &NodeName, entries: usize) -> String {
+    format!(
+        "{entries} entries in reports of {node} were dropped: they name a worker or a node that fleet.yaml here does not have, or repeat one; put the same fleet.yaml on both nodes"
+    )
 }
 
 impl Neighbour {
@@ -69,7 +87,33 @@ impl Neighbour {
             excused: None,
             powered: None,
             reached: None,
+            dropped: 0,
+            told: Told::default(),
+            orders: Allowance::new(ORDERS.0, ORDERS.1),
         }
+    }
+
+    /// It came, went or turned: what to record of that now.
+    pub(super) fn tell(&mut self, record: Record, now: Moment) -> Option<Record> {
+        self.told.change(record, now)
+    }
+
+    /// What was counted of its changes and may be recorded by now, or when to ask again.
+    pub(super) fn told(&mut self, now: Moment) -> Result<Record, Option<Moment>> {
+        self.told.due(now)
+    }
+
+    /// So many entries of its last report were dropped; true if these are the first.
+    pub(super) fn dropped(&mut self, entries: usize) -> bool {
+        let first = self.dropped == 0;
+        self.dropped = self.dropped.saturating_add(entries);
+        first
+    }
+
+    /// Another fleet file is in force, which may know what the one before did not.
+    pub(super) fn another_fleet(&mut self, handle: PeerHandle) {
+        self.handle = handle;
+        self.dropped = 0;
     }
 
     /// It is silent after its goodbye.
@@ -160,11 +204,15 @@ impl Neighbour {
             why: self.why.clone(),
             version: self.version.clone(),
             fleet_hash: self.fleet_hash,
-            degraded: self.degraded.clone(),
+            degraded: self.degraded.iter().cloned().chain(self.dropped_in_words(node)).collect(),
             sees: self.sees.clone(),
             rehearsed: self.rehearsed(now),
             workers: self.workers.values().map(|seen| seen.now(now)).collect(),
         }
+    }
+
+    fn dropped_in_words(&self, node: &NodeName) -> Option<String> {
+        (self.dropped > 0).then(|| dropped_in_words(node, self.dropped))
     }
 
     /// Takes in what a detector of this node read of one of its workers: queues and heartbeats in Redis are seen from
@@ -201,10 +249,19 @@ impl Neighbour {
         let there = now.since(self.since.max(self.greeted));
         for (name, seen) in &mut self.workers {
             let Some(spec) = known.workers.get(name) else { continue };
+            let age = Duration::from_millis(now.as_millis());
+            let wait = self.orders.wait(age);
+            if !wait.is_zero() {
+                wake = Some(wake.map_or(now + wait, |earlier: Moment| earlier.min(now + wait)));
+                break;
+            }
             match seen.ask(me, spec, || rank(fleet, me, node, name), there, now) {
                 Ask::Nothing => {}
                 Ask::At(at) => wake = Some(wake.map_or(at, |earlier: Moment| earlier.min(at))),
-                Ask::Now(remedy, saw) => go.push((name.clone(), remedy, saw)),
+                Ask::Now(remedy, saw) => {
+                    self.orders.take(age);
+                    go.push((name.clone(), remedy, saw));
+                }
             }
         }
         (go, wake)

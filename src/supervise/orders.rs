@@ -9,7 +9,9 @@ use super::errands::answered;
 use super::worker::{WAITERS_AT_MOST, Waiter};
 use crate::fleet::matrix::seen_in_redis;
 use crate::journal::{self, Event as Kind, Priority, Record};
-use crate::judge::{Admitted, Cue, Event, Hold, Objection, Wish, admit};
+use crate::judge::{
+    Admitted, Cue, Event, Hold, Objection, OfRoot, Releases, Wish, admit, may_hold, may_release,
+};
 use crate::peer::desk::{Asker, Order, Subscription, Update, View};
 use crate::peer::wire::{
     DeadLetter, GentleOrder, NodeReport, Outcome, Refusal, RefusalCode, RelaunchOrder, Request, Verb, Verdict,
@@ -145,12 +147,7 @@ impl Core {
                 Verdict::Outcome(Outcome::Explained(explained))
             }
             Verb::Hold { for_ms } => self.serve_hold(asker, &name, for_ms, request.because, now),
-            Verb::Release {} => {
-                let (hold, quarantine) = (worker.state.held(now).is_some(), worker.state.quarantined());
-                self.judge(&name, &Event::Release, now);
-                self.look(&name, now);
-                Verdict::Outcome(Outcome::Released { hold, quarantine })
-            }
+            Verb::Release {} => self.serve_release(asker, &name, now),
             Verb::Power { .. }
             | Verb::Audit { .. }
             | Verb::Fleet {}
@@ -298,9 +295,67 @@ impl Core {
             let text = format!("a hold lasts more than nothing and at most {}", human(HOLD_AT_MOST));
             return refused(RefusalCode::Malformed, text);
         }
-        self.judge(name, &Event::Hold(Hold { until: now + length, why, by: asker.to_string() }), now);
+        let Some(worker) = self.workers.get(name) else {
+            return refused(RefusalCode::UnknownWorker, self.no_such_worker(name));
+        };
+        if let Err(of_root) = may_hold(&worker.state, asker.peer().is_some(), now) {
+            return self.refuse_of_root(asker, name, "hold", of_root, now);
+        }
+        let (by, by_peer) = (asker.to_string(), asker.peer().is_some());
+        self.judge(name, &Event::Hold(Hold { until: now + length, why, by, by_peer }), now);
         self.look(name, now);
         Verdict::Outcome(Outcome::Held { for_ms })
+    }
+
+    fn serve_release(&mut self, asker: &Asker, name: &WorkerName, now: Moment) -> Verdict {
+        let Some(worker) = self.workers.get(name) else {
+            return refused(RefusalCode::UnknownWorker, self.no_such_worker(name));
+        };
+        let hold = worker.state.held(now).cloned();
+        let (held, quarantined) = (hold.is_some(), worker.state.quarantined());
+        match (may_release(&worker.state, asker.peer().is_some(), now), hold) {
+            (Err(of_root), _) => return self.refuse_of_root(asker, name, "release", of_root, now),
+            // A hold that ends now is one that is over.
+            (Ok(Releases::Hold), Some(hold)) => {
+                self.judge(name, &Event::Hold(Hold { until: now, ..hold }), now);
+            }
+            (Ok(Releases::All | Releases::Hold), _) => self.judge(name, &Event::Release, now),
+        }
+        let ended = self.workers.get(name).is_some_and(|worker| !worker.state.quarantined());
+        self.look(name, now);
+        Verdict::Outcome(Outcome::Released { hold: held, quarantine: quarantined && ended })
+    }
+
+    /// Refuses a peer what only root on this node may, and takes that down.
+    fn refuse_of_root(
+        &self,
+        asker: &Asker,
+        name: &WorkerName,
+        verb: &'static str,
+        of_root: OfRoot,
+        now: Moment,
+    ) -> Verdict {
+        let (target, me) = (self.target(name), &self.me);
+        let (code, text) = match of_root {
+            OfRoot::Hold(hold) => {
+                let left = human(hold.until.since(now));
+                let text = format!(
+                    "{target} is held by {} for another {left}: {}. Only root on {me} ends that, there: keyholder release {target}",
+                    hold.by, hold.why
+                );
+                (RefusalCode::Held, text)
+            }
+            OfRoot::Quarantine => {
+                let text = format!(
+                    "{target} is in quarantine, and only root on {me} ends that, there, when its cause is fixed: keyholder release {target}"
+                );
+                (RefusalCode::Quarantined, text)
+            }
+        };
+        let record =
+            Record::local(Kind::Refused, Priority::Warning, target, format!("{verb} refused: {text}"));
+        self.recorder.record(Record { by: asker.to_string(), verb: Some(verb), ..record });
+        refused(code, text)
     }
 
     fn audit(&self, last: u32, reply: oneshot::Sender<Verdict>) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::core::Core;
-use super::neighbours::{Neighbour, Return};
+use super::neighbours::{Neighbour, Return, dropped_in_words};
 use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record};
 use crate::peer::desk::Update;
@@ -77,8 +77,7 @@ impl Core {
                     }
                 };
                 if let Some(text) = text.filter(|_| turned) {
-                    let record = Record::local(Kind::Peer, Priority::Notice, node.as_str(), text);
-                    self.recorder.record(record);
+                    self.record_change(&node, (Kind::Peer, Priority::Notice, text), now);
                 }
                 None
             }
@@ -87,6 +86,9 @@ impl Core {
                 self.publish_all(Update::Worker(report));
                 None
             }
+            PeerNews::Dropped(entries) => neighbour
+                .dropped(entries)
+                .then(|| (Kind::Degraded, Priority::Warning, dropped_in_words(&node, entries))),
             PeerNews::Leaving => neighbour
                 .turn(NodeState::Leaving, "it said that it shuts down or reboots".to_owned(), now)
                 .then(|| {
@@ -157,9 +159,29 @@ impl Core {
         }
     }
 
-    fn tell_of(&self, node: &NodeName, news: Option<News>, now: Moment) {
-        if let Some((kind, priority, text)) = news {
-            self.recorder.record(Record::local(kind, priority, node.as_str(), text));
+    fn record_change(&mut self, node: &NodeName, (kind, priority, text): News, now: Moment) {
+        let record = Record::local(kind, priority, node.as_str(), text);
+        let neighbour = self.neighbours.get_mut(node);
+        if let Some(record) = neighbour.and_then(|neighbour| neighbour.tell(record, now)) {
+            self.recorder.record(record);
+        }
+    }
+
+    /// Records what was counted of neighbours that turn again and again; returns when to ask again.
+    pub(super) fn tell_counted(&mut self, now: Moment) -> Option<Moment> {
+        let mut wake = None::<Moment>;
+        for neighbour in self.neighbours.values_mut() {
+            match neighbour.told(now) {
+                Ok(record) => self.recorder.record(record),
+                Err(again) => wake = [wake, again].into_iter().flatten().min(),
+            }
+        }
+        wake
+    }
+
+    fn tell_of(&mut self, node: &NodeName, news: Option<News>, now: Moment) {
+        if let Some(news) = news {
+            self.record_change(node, news, now);
             if let Some(report) = self.neighbour_report(node, now) {
                 self.publish_all(Update::Node(report));
             }
@@ -179,7 +201,7 @@ impl Core {
             let Some(handle) = follow(&fleet, name) else { continue };
             let neighbour = match known.remove(name) {
                 Some(mut neighbour) => {
-                    neighbour.handle = handle;
+                    neighbour.another_fleet(handle);
                     neighbour
                 }
                 None => Neighbour::new(handle, now),

@@ -21,6 +21,7 @@ use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record, take_warnings};
 use crate::judge::{Host, WorkerState};
 use crate::notify::Notifier;
+use crate::peer::bounds::Known;
 use crate::peer::client::Endpoint;
 use crate::peer::desk::{Desk, Order};
 use crate::peer::identity::Identity;
@@ -109,7 +110,8 @@ impl Follow {
             fleet_hash: fleet.hash,
         };
         let to = Endpoint::of(fleet, &self.me, node)?;
-        Some(watch::follow(to, self.identity.clone(), hello, self.events.clone()))
+        let known = Known::of(fleet, node);
+        Some(watch::follow(to, known, self.identity.clone(), hello, self.events.clone()))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The words that code, command line, documentation and journal share, as types that cannot hold anything else.
 
+mod allowance;
 mod care;
 mod ids;
 mod lane_status;
@@ -11,6 +12,7 @@ mod task_status;
 mod text;
 mod time;
 
+pub use allowance::Allowance;
 pub use care::{
     Canary, Command, DeliveryGap, FailureClass, Flow, Heartbeat, Nudge, NudgeSignal, Power, Remedy, Repipe,
     Stuck,
@@ -24,5 +26,5 @@ pub use names::{ActionName, NameError, NodeName, ParamName, Target, TaskId, Unit
 pub use policy::{BlastRadius, Policy, RepairBy};
 pub use task_id::CANARY_ID;
 pub use task_status::TaskStatus;
-pub use text::{clipped, printable, printable_bytes};
+pub use text::{clipped, cut, printable, printable_bytes};
 pub use time::{Moment, human, parse_duration};

@@ -44,6 +44,19 @@ pub fn clipped(text: &str, max: usize) -> Cow<'_, str> {
     Cow::Owned(short)
 }
 
+/// Cuts a text to at most `max` bytes; one that was longer ends in `…`.
+pub fn cut(text: &mut String, max: usize) {
+    if text.len() > max {
+        let mut end = max.saturating_sub('…'.len_utf8());
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+        text.push('…');
+        text.shrink_to_fit();
+    }
+}
+
 fn escape(c: char, into: &mut String) {
     let _ = match c {
         '\n' | '\r' | '\t' => write!(into, "{}", c.escape_default()),

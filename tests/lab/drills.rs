@@ -201,11 +201,35 @@ fn everything_at_once_is_a_table(lab: &Lab) {
     assert!(row("mars/agent dead").contains("passed"), "{said}");
     assert!(row("mars supervisor-dead").contains("passed"), "{said}");
     assert!(row("mars/vital dead").contains("left out"), "{said}");
-    let (code, said) = lab.tell("ai-core", "keyholder drill mars/vital --class dead --yes --wait 30s");
+    // Not even with --yes from next door; root on its own node may.
+    let vital = lab.run_of("vital.service");
+    let (code, said) = lab.tell("ai-core", "keyholder drill mars/vital --class dead --yes");
+    assert!(code == 5 && said.contains("root on its own node"), "{said}");
+    assert_eq!(lab.run_of("vital.service"), vital);
+    let (code, said) = lab.tell("mars", "keyholder drill mars/vital --class dead --yes --wait 30s");
     assert!(code == 0 && said.contains("passed"), "{said}");
+    peers_have_their_share(lab);
     let (_, matrix) = lab.tell("ai-core", "keyholder matrix");
     println!("{matrix}");
     assert!(!matrix.contains("keyholder drill mars"), "nothing of mars is left to be rehearsed: {matrix}");
+}
+
+/// Two rehearsals of the agent were asked for from next door by now; the third is the last for an hour, also for a new run of the
+/// supervisor. Its lease is the node's own whatever the peer says, and root on the node goes on.
+fn peers_have_their_share(lab: &Lab) {
+    let (code, said) = lab.tell("ai-core", "keyholder drill mars/agent --class dead --lease 10m --wait 30s");
+    assert!(code == 0 && said.contains("passed"), "{said}");
+    let began = lab.records("mars", "acting", "mars/agent", "");
+    let began = began.iter().rev().find(|line| line.text.starts_with("rehearsal of")).expect("an act");
+    assert!(!began.text.contains("at most for 10m"), "{began:?}");
+    lab.sh("mars", "systemctl restart keyholder");
+    see_each_other(lab);
+    let before = lab.run_of("agent.service");
+    let (code, said) = lab.tell("ai-core", "keyholder drill mars/agent --class dead");
+    assert!(code == 5 && said.contains("3 rehearsals of it within an hour"), "{said}");
+    assert_eq!(lab.run_of("agent.service"), before);
+    let (code, said) = lab.tell("mars", "keyholder drill mars/agent --class dead --wait 30s");
+    assert!(code == 0 && said.contains("passed"), "{said}");
 }
 
 /// The watcher's order arrives, and from then on nothing of the node gets out: no knock comes in, and a timer of PID 1 starts

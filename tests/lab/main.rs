@@ -28,6 +28,7 @@ mod lanefalls;
 mod lanehouse;
 mod laneroot;
 mod lanes;
+mod mtu;
 mod network;
 mod nodefalls;
 mod operator;

@@ -38,6 +38,7 @@ fn a_worker_that_keeps_falling_is_quarantined_and_a_relaunch_that_fails_says_so(
     lab.sh("mars", "touch /run/flapper.first; systemctl kill -s KILL flapper");
     orders_that_fail(&lab);
     the_budget_survives_a_restart_and_release_ends_a_quarantine(&lab);
+    a_hold_is_ended_by_whom_it_belongs_to(&lab);
     a_flapping_worker_is_retried_slowly_until_it_stays_up(&lab, &stream);
 }
 
@@ -113,12 +114,33 @@ fn the_budget_survives_a_restart_and_release_ends_a_quarantine(lab: &Lab) {
     assert_eq!((lab.relaunches("mars", "fragile"), alerts(lab, "fragile")), (2, 1));
 
     let (code, said) = lab.tell("ai-core", "keyholder release mars/fragile");
+    assert!(code == 5 && said.contains("only root on mars ends that"), "{code}: {said}");
+    assert_eq!(lab.property("mars", "fragile.service", "ActiveState"), "failed");
+    let (code, said) = lab.tell("mars", "keyholder release mars/fragile");
     assert!(code == 0 && said.contains("its quarantine has ended"), "{code}: {said}");
     wait("fragile is relaunched at once", SOON, || {
         (lab.property("mars", "fragile.service", "ActiveState") == "active").then_some(())
     });
     lab.verified("fragile");
     assert_eq!(lab.worker("mars", "mars", "fragile")["quarantined"], false);
+}
+
+/// What root on the node has declared nobody next door ends, neither by name nor by a shorter hold. What a peer has declared a peer
+/// ends.
+fn a_hold_is_ended_by_whom_it_belongs_to(lab: &Lab) {
+    lab.sh("mars", "keyholder hold mars/fragile --for 1h --why deploy");
+    for order in ["release mars/fragile", "hold mars/fragile --for 1s --why x"] {
+        let (code, said) = lab.tell("ai-core", &format!("keyholder {order}"));
+        assert!(code == 5 && said.contains("held by root"), "{order}: {code}: {said}");
+    }
+    let left = lab.worker("mars", "mars", "fragile")["held_for_ms"].as_u64().expect("it is held");
+    assert!(left > 3_000_000, "{left}");
+    let refused = lab.records("mars", "refused", "mars/fragile", "KEYHOLDER_BY=ai-core");
+    assert_eq!(refused.len(), 3, "two of these, and the quarantine before: {refused:?}");
+    lab.sh("mars", "keyholder release mars/fragile");
+    lab.sh("ai-core", "keyholder hold mars/fragile --for 1h --why deploy");
+    lab.sh("ai-core", "keyholder release mars/fragile");
+    assert!(lab.worker("mars", "mars", "fragile")["held_for_ms"].is_null());
 }
 
 fn orders_that_fail(lab: &Lab) {

@@ -53,6 +53,7 @@ impl Story {
             until: self.now + time,
             why: "deploy".to_owned(),
             by: "root".to_owned(),
+            by_peer: false,
         }))
     }
 }

@@ -16,7 +16,7 @@ fn run(n: u8) -> Option<InvocationId> {
 
 fn drill(class: FailureClass) -> Drill {
     let state = WorkerState { relaunches: vec![at(0)], ..WorkerState::default() };
-    Drill::new(class, "ai-core".to_owned(), LEASE, run(1), &state, at(0))
+    Drill::new(class, ("ai-core".to_owned(), true), LEASE, run(1), &state, at(0))
 }
 
 fn seen<'a>(health: &'a Health, n: u8, phase: &'a Phase) -> Cue<'a> {
@@ -148,6 +148,8 @@ fn ground<'a>(health: &'a Health, state: &'a WorkerState, policy: &'a Policy) ->
         state,
         policy,
         blast_radius: BlastRadius::Normal,
+        by_peer: false,
+        asked: None,
         yes: false,
         not_configured: None,
         helper: true,
@@ -163,7 +165,13 @@ fn nothing_is_broken_unless_all_is_well_and_help_is_there() {
     assert_eq!(ask(good.clone()), Ok(()));
     let critical = Ground { blast_radius: BlastRadius::Critical, ..good.clone() };
     assert_eq!(ask(critical.clone()), Err(Hindrance::Critical));
-    assert_eq!(ask(Ground { yes: true, ..critical }), Ok(()));
+    assert_eq!(ask(Ground { yes: true, ..critical.clone() }), Ok(()));
+    // What a peer says of that is worth nothing.
+    let of_peer = Ground { yes: true, by_peer: true, ..critical };
+    assert_eq!(ask(of_peer), Err(Hindrance::CriticalForPeers));
+    assert_eq!(ask(Ground { by_peer: true, ..good.clone() }), Ok(()));
+    let asked = Ground { by_peer: true, asked: Some("x".into()), ..good.clone() };
+    assert_eq!(ask(asked), Err(Hindrance::Asked("x".into())));
     assert_eq!(ask(Ground { not_configured: Some("x"), ..good.clone() }), Err(Hindrance::NotConfigured("x")));
     assert_eq!(ask(Ground { host: Host::Stopping, ..good.clone() }), Err(Hindrance::Host));
     assert!(matches!(
@@ -179,7 +187,7 @@ fn nothing_is_broken_unless_all_is_well_and_help_is_there() {
     for health in [CRASHED, stuck(), Health::Blind("x".into()), Health::Unknown("x".into())] {
         assert!(matches!(ask(Ground { health: &health, ..good.clone() }), Err(Hindrance::Unwell(_))));
     }
-    let hold = Hold { until: at(1), why: "deploy".to_owned(), by: "root".to_owned() };
+    let hold = Hold { until: at(1), why: "deploy".to_owned(), by: "root".to_owned(), by_peer: false };
     let quarantined = Phase::Quarantined { retry: at(9), failures: 0 };
     for (state, hindrance) in [
         (WorkerState { hold: Some(hold), ..WorkerState::default() }, Hindrance::Held),

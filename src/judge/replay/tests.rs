@@ -251,7 +251,7 @@ proptest! {
 fn a_log_that_keeps_the_judge_busy_is_given_up() {
     let worker: Target = "mars/agent".parse().unwrap();
     let care = Care { quarantine_retry_ms: 1, relaunches: 0, ..Care::default() };
-    let hold = Hold { until: START, why: "x".to_owned(), by: "x".to_owned() };
+    let hold = Hold { until: START, why: "x".to_owned(), by: "x".to_owned(), by_peer: false };
     let state = WorkerState { hold: Some(hold), ..WorkerState::default() };
     let seen = Some(unit(ActiveState::Failed, 1, StopCause::ByItself));
     let opening = Opening { care, seen, state, ..Opening::default() };

@@ -1,6 +1,7 @@
 //! A connection that is up: requests of many askers over it, each verdict to its own asker, and the news aside.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use tokio::time::timeout;
 use super::super::channel::Channel;
 use super::super::codec::{WireError, decode_server, encode, no_request};
 use super::super::wire::{
-    ClientFrame, Hello, MAX_REQUEST, Refusal, RefusalCode, Request, ServerFrame, Verb, Verdict,
+    ClientFrame, Hello, MAX_REPLY, MAX_REQUEST, Refusal, RefusalCode, Request, ServerFrame, Verb, Verdict,
 };
 use crate::vocabulary::{IdError, NodeName, ReqId, WorkerName};
 
@@ -19,6 +20,8 @@ const ASKS: usize = 16;
 /// How many pieces of news may wait for whoever follows. A node with 1,000 workers that all change at once fits. Whoever
 /// is slower than that loses the connection, and with the next one gets the whole state anew.
 const NEWS: usize = 1024;
+/// How many bytes of frames may wait for whoever follows, unless it is a single frame: what a peer can have this host keep.
+const NEWS_BYTES: usize = MAX_REPLY;
 
 /// Why a request has no verdict.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -68,14 +71,18 @@ pub struct Link {
 /// The news of a connection: snapshots, changes, keepalives. Whoever does not want them drops this.
 #[derive(Debug)]
 pub struct Events {
-    news: mpsc::Receiver<ServerFrame>,
+    news: mpsc::Receiver<(ServerFrame, usize)>,
+    /// How many bytes of frames wait.
+    waiting: Arc<AtomicUsize>,
     ended: Arc<OnceLock<String>>,
 }
 
 impl Events {
     /// The next piece, or `None` once the connection has ended. Cancel safe.
     pub async fn next(&mut self) -> Option<ServerFrame> {
-        self.news.recv().await
+        let (frame, size) = self.news.recv().await?;
+        self.waiting.fetch_sub(size, Ordering::Relaxed);
+        Some(frame)
     }
 
     /// Why the connection has ended.
@@ -147,15 +154,18 @@ pub(super) fn start(channel: Channel, server: Hello) -> (Link, Events) {
     let (news, heard) = mpsc::channel(NEWS);
     let ended = Arc::new(OnceLock::new());
     let link = Link { asks, server: Arc::new(server), ended: Arc::clone(&ended) };
-    let events = Events { news: heard, ended: Arc::clone(&ended) };
-    tokio::spawn(Runner { channel, asked, news, waiting: HashMap::new(), ended }.run());
+    let backlog = Arc::<AtomicUsize>::default();
+    let events = Events { news: heard, waiting: Arc::clone(&backlog), ended: Arc::clone(&ended) };
+    tokio::spawn(Runner { channel, asked, news, backlog, waiting: HashMap::new(), ended }.run());
     (link, events)
 }
 
 struct Runner {
     channel: Channel,
     asked: mpsc::Receiver<Ask>,
-    news: mpsc::Sender<ServerFrame>,
+    news: mpsc::Sender<(ServerFrame, usize)>,
+    /// How many bytes of news wait to be taken.
+    backlog: Arc<AtomicUsize>,
     waiting: HashMap<ReqId, oneshot::Sender<Result<Verdict, LinkError>>>,
     ended: Arc<OnceLock<String>>,
 }
@@ -183,7 +193,8 @@ impl Runner {
         tokio::select! {
             frame = self.channel.read() => {
                 let frame = frame.map_err(|error| told(&error))?.ok_or("the other side closed the connection")?;
-                self.take(decode_server(&frame).map_err(|error| error.to_string())?)?;
+                let size = frame.len();
+                self.take(decode_server(&frame).map_err(|error| error.to_string())?, size)?;
             }
             ask = self.asked.recv(), if !self.asked.is_closed() || !self.asked.is_empty() => match ask {
                 Some(ask) => self.ask(ask).await?,
@@ -201,7 +212,7 @@ impl Runner {
         self.channel.write(&ask.bytes).await.map_err(|error| told(&error))
     }
 
-    fn take(&mut self, frame: ServerFrame) -> Result<(), String> {
+    fn take(&mut self, frame: ServerFrame, size: usize) -> Result<(), String> {
         match frame {
             ServerFrame::Reply(reply) if reply.req_id == no_request() => Err(match reply.result {
                 Verdict::Refused(refusal) => refusal.text,
@@ -221,12 +232,19 @@ impl Runner {
             ServerFrame::Snapshot(_)
             | ServerFrame::Change(_)
             | ServerFrame::Keepalive
-            | ServerFrame::Leaving => match self.news.try_send(frame) {
-                Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
-                Err(mpsc::error::TrySendError::Full(_)) => {
-                    Err(format!("more than {NEWS} pieces of news were not taken"))
+            | ServerFrame::Leaving => {
+                // Counted before it is sent: whoever takes it subtracts it.
+                let before = self.backlog.fetch_add(size, Ordering::Relaxed);
+                if before > 0 && before.saturating_add(size) > NEWS_BYTES {
+                    return Err(format!("more than {NEWS_BYTES} bytes of news were not taken"));
                 }
-            },
+                match self.news.try_send((frame, size)) {
+                    Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
+                    Err(mpsc::error::TrySendError::Full(_)) => {
+                        Err(format!("more than {NEWS} pieces of news were not taken"))
+                    }
+                }
+            }
         }
     }
 }

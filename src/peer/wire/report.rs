@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::lane::LaneReport;
 use crate::fleet::BlastRadius;
@@ -25,6 +26,7 @@ pub struct NodeReport {
     /// Its fleet file's hash, once known.
     pub fleet_hash: Option<FleetHash>,
     /// What is degraded on it, one sentence each.
+    #[serde(deserialize_with = "sentences")]
     pub degraded: Vec<String>,
     /// How it sees the nodes that it watches itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -34,6 +36,34 @@ pub struct NodeReport {
     pub rehearsed: Vec<Rehearsal>,
     /// Its workers by name. When the node is silent these are the last known states.
     pub workers: Vec<WorkerReport>,
+}
+
+/// How many sentences are read. An empty one is three bytes of a frame and eight times that in memory.
+const SENTENCES: usize = 64;
+
+/// Reads a list of sentences and passes over what comes after the first [`SENTENCES`].
+fn sentences<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    struct List;
+    impl<'de> Visitor<'de> for List {
+        type Value = Vec<String>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a list of sentences")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+            let mut kept = Vec::new();
+            while kept.len() < SENTENCES {
+                match list.next_element()? {
+                    Some(sentence) => kept.push(sentence),
+                    None => return Ok(kept),
+                }
+            }
+            while list.next_element::<IgnoredAny>()?.is_some() {}
+            Ok(kept)
+        }
+    }
+    from.deserialize_seq(List)
 }
 
 /// How one node sees another.
@@ -174,7 +204,7 @@ pub struct Explanation {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AuditLine {
-    /// Its number; gaps show what was lost.
+    /// Its number; gaps show what was lost, or what has made room for newer lines.
     pub seq: u64,
     /// The wall clock when it was written, RFC 3339 in UTC. For people only.
     pub at: String,

@@ -14,6 +14,9 @@ use crate::vocabulary::{FailureClass, Moment, NodeName, Target, UnitName, Worker
 /// Under which name the rehearsal that is under way is kept.
 const LEASE: &str = "under way";
 
+/// Under which name it is kept what peers had of this supervisor, and the beginning of that for a worker.
+const ASKED: &str = "asked";
+
 /// What came of a rehearsal, and when.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct Kept {
@@ -92,6 +95,53 @@ impl Core {
         }
     }
 
+    /// A peer has a worker, or this supervisor, broken from now on.
+    pub(super) fn peer_rehearses(&mut self, worker: Option<WorkerName>, lease: Duration, now: Moment) {
+        self.drills.asked.entry(worker.clone()).or_default().begin(lease, now);
+        self.save_asked(&worker);
+    }
+
+    /// What a peer has asked for is over, or did not take place.
+    pub(super) fn peer_rehearsed(
+        &mut self,
+        worker: &WorkerName,
+        began: Moment,
+        took_place: bool,
+        now: Moment,
+    ) {
+        let worker = Some(worker.clone());
+        let Some(asked) = self.drills.asked.get_mut(&worker) else { return };
+        if took_place {
+            asked.end(began, now)
+        } else {
+            asked.forget(began)
+        }
+        self.save_asked(&worker);
+    }
+
+    fn save_asked(&self, worker: &Option<WorkerName>) {
+        let key = match worker {
+            Some(worker) => format!("{ASKED} {worker}"),
+            None => ASKED.to_owned(),
+        };
+        if let Some(json) = self.drills.asked.get(worker).and_then(|asked| serde_json::to_string(asked).ok())
+        {
+            self.store.save_rehearsal(&key, json);
+        }
+    }
+
+    /// What peers had in an earlier run. After a reboot its moments mean nothing, and counting begins afresh.
+    fn take_over_asked(&mut self, worker: Option<&str>, saved: &SavedWorker) {
+        let worker = match worker.map(str::parse) {
+            None => None,
+            Some(Ok(worker)) => Some(worker),
+            Some(Err(_)) => return,
+        };
+        if let (true, Ok(asked)) = (saved.same_boot, serde_json::from_str(&saved.json)) {
+            self.drills.asked.insert(worker, asked);
+        }
+    }
+
     /// Takes over what an earlier run of the supervisor has written down under `key`. `away` is how long ago that was by the
     /// wall clock, which is all there is after a reboot.
     pub(in super::super) fn take_over_rehearsal(
@@ -103,6 +153,13 @@ impl Core {
     ) {
         if key == LEASE {
             return self.take_over_lease(saved, now);
+        }
+        match key.strip_prefix(ASKED) {
+            Some("") => return self.take_over_asked(None, saved),
+            Some(worker) if worker.starts_with(' ') => {
+                return self.take_over_asked(Some(worker.trim_start()), saved);
+            }
+            Some(_) | None => {}
         }
         let Ok(last) = serde_json::from_str::<Last>(&saved.json) else { return };
         let Some((subject, _)) = key.split_once(' ') else { return };

@@ -19,7 +19,7 @@ use crate::peer::wire::{
 use crate::systemd::{CommandExit, Systemd};
 use crate::vocabulary::{Command, FailureClass, Moment, NodeName, UnitName, human};
 
-/// How long a rehearsal of a supervisor lasts unless somebody says otherwise.
+/// How long a rehearsal of a supervisor lasts at most.
 const LEASE: Duration = Duration::from_secs(60);
 /// How long the neighbour may take to say that it will.
 const ANSWER: Duration = Duration::from_secs(15);
@@ -135,6 +135,10 @@ impl Core {
             Some((RefusalCode::WrongNode, text))
         } else if self.host != Host::Running {
             Some((RefusalCode::NotNow, "the host boots or shuts down".to_owned()))
+        } else if let Some(why) =
+            self.drills.asked.get(&None).and_then(|asked| asked.may(lease(order), now).err())
+        {
+            Some((RefusalCode::NotNow, why))
         } else {
             self.amiss_from_here(now).map(|text| (RefusalCode::NotNow, text))
         };
@@ -150,6 +154,7 @@ impl Core {
             human(lease)
         );
         self.recorder.record(Record::local(Kind::Acting, Priority::Notice, self.me.as_str(), text));
+        self.peer_rehearses(None, lease, now);
         self.drills.to_die = true;
         let (systemd, done) = (self.systemd.clone(), self.done.clone());
         tokio::spawn(async move {
@@ -180,7 +185,7 @@ impl Core {
 fn lease(order: DrillOrder) -> Duration {
     match order.lease_ms {
         0 => LEASE,
-        ms => Duration::from_millis(ms).clamp(super::LEASE.0, super::LEASE.1),
+        ms => Duration::from_millis(ms).clamp(super::LEASE.0, LEASE),
     }
 }
 

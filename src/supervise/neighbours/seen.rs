@@ -39,10 +39,13 @@ enum Run {
     InFlight {
         failures: u32,
         shows: Option<Moment>,
+        served: u32,
     },
     NotBefore {
         at: Moment,
         failures: u32,
+        /// How many orders its node has carried out since it was last well.
+        served: u32,
     },
 }
 
@@ -177,11 +180,11 @@ impl Seen {
         // Whoever acted last, this has to show first whether it helped.
         let acted = report.last_act_ms.map_or(Duration::MAX, Duration::from_millis);
         let looked = self.looked.map_or(Duration::MAX, |looked| now.since(looked));
-        let (failures, shown) = match self.errand {
+        let (failures, served, shown) = match self.errand {
             Run::InFlight { .. } => return Ask::Nothing,
             Run::NotBefore { at, .. } if now < at => return Ask::At(at),
-            Run::NotBefore { failures, at } => (failures, acted.min(now.since(at))),
-            Run::Idle => (0, acted),
+            Run::NotBefore { failures, served, at } => (failures, served, acted.min(now.since(at))),
+            Run::Idle => (0, 0, acted),
         };
         // What was seen from here before that says nothing; the next look is on its way and brings us here again.
         if !own && looked > shown {
@@ -202,7 +205,7 @@ impl Seen {
             Errand::LookIn(left) => Ask::At(now + left),
             Errand::Order(remedy) => {
                 let shows = rungs(spec).shows(remedy).filter(|_| !own).map(|time| now + time);
-                self.errand = Run::InFlight { failures, shows };
+                self.errand = Run::InFlight { failures, shows, served };
                 let saw = class.name();
                 Ask::Now(remedy, if own { saw.to_owned() } else { format!("{saw} as seen from {me}") })
             }
@@ -211,16 +214,21 @@ impl Seen {
 
     /// The order was answered.
     pub(in crate::supervise) fn answered(&mut self, served: bool, now: Moment) {
-        let Run::InFlight { failures, shows } = self.errand else { return };
-        let more = failures.saturating_add(1);
+        let Run::InFlight { failures, shows, served: before } = self.errand else { return };
+        let (more, again) = (failures.saturating_add(1), before.saturating_add(1));
+        let second = Duration::from_secs(1);
         self.errand = match (served, shows) {
             // It was done, and its node sees nothing wrong, as before. What is still seen from here then asks for the next
             // rung.
-            (true, Some(at)) => Run::NotBefore { at, failures: more },
-            (true, None) => Run::NotBefore { at: now + Duration::from_secs(1), failures: 0 },
+            (true, Some(at)) => Run::NotBefore { at, failures: more, served: again },
+            // A node that says each time that it was done, and is never well, gets the same order more and more rarely.
+            (true, None) => {
+                let wait = if before == 0 { second } else { second + backoff(before, 0) };
+                Run::NotBefore { at: now + wait, failures: 0, served: again }
+            }
             // The node's own flap guard bounds what is carried out; this bounds what is asked.
             (false, _) => {
-                Run::NotBefore { at: now + Duration::from_secs(1) + backoff(more, 0), failures: more }
+                Run::NotBefore { at: now + second + backoff(more, 0), failures: more, served: before }
             }
         };
     }

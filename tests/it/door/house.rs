@@ -52,10 +52,15 @@ impl Key {
     pub(super) fn identity(&self) -> Identity {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("key.pem");
-        let mut file =
-            std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).unwrap();
-        std::io::Write::write_all(&mut file, self.pair.serialize_pem().as_bytes()).unwrap();
+        self.write(&path);
         Identity::load(&path).unwrap()
+    }
+
+    /// Into a file as a node has it.
+    pub(super) fn write(&self, path: &std::path::Path) {
+        let mut file =
+            std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).unwrap();
+        std::io::Write::write_all(&mut file, self.pair.serialize_pem().as_bytes()).unwrap();
     }
 }
 
