@@ -1,5 +1,6 @@
 //! The judge: pure decisions. No I/O, no clock, no randomness; what happened comes in, what is to be done goes out.
 
+mod blackout;
 mod classify;
 mod crowd;
 mod decide;
@@ -13,11 +14,12 @@ mod state;
 pub mod tape;
 mod vitals;
 
+pub use blackout::{Answer, Blackout, Cause, Found, Power, Probe, Word, causes, power};
 pub use classify::{Death, Health, Host, Obstacle, classify};
 pub use crowd::{Crowd, crowd};
 pub use decide::{LOST_AFTER, Rungs, Terms, backoff, decide};
 pub use drill::{Cue, Deed, Drill, End, Ground, Hindrance, Stage, rehearsable};
-pub use neighbour::{Blackout, Errand, RANK_STEP, Sight, errand, power};
+pub use neighbour::{Errand, RANK_STEP, Sight, errand};
 pub use observation::{ActiveState, LoadState, Observation, StopCause, UnitSnapshot};
 pub use order::{Admitted, Objection, Wish, admit};
 pub use state::{Action, Ending, Episode, Event, Hold, Phase, Say, Wait, WorkerState};

@@ -13,6 +13,7 @@ mod feed;
 mod gate;
 pub mod identity;
 pub mod listener;
+pub mod reach;
 mod refusals;
 mod replay;
 mod session;

@@ -4,6 +4,7 @@
 //! A connection attempt is also the knock: PID 1 over there holds the listening socket and starts a dead supervisor.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ring::rand::{SecureRandom, SystemRandom};
@@ -72,7 +73,28 @@ pub struct PeerHandle {
     node: NodeName,
     link: watch::Receiver<Option<Link>>,
     wanted: Arc<Notify>,
+    looked: Arc<Looked>,
     _follower: Arc<Follower>,
+}
+
+/// When the peer was heard from last, or looked for in vain.
+#[derive(Debug)]
+struct Looked {
+    since: Instant,
+    ms: AtomicU64,
+}
+
+impl Default for Looked {
+    fn default() -> Self {
+        Self { since: Instant::now(), ms: AtomicU64::new(0) }
+    }
+}
+
+impl Looked {
+    fn now(&self) {
+        let ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.ms.store(ms, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug)]
@@ -90,9 +112,19 @@ pub fn follow(to: Endpoint, identity: Identity, hello: Hello, events: mpsc::Send
     let (live, link) = watch::channel(None);
     let wanted = Arc::new(Notify::new());
     let node = to.node.clone();
-    let task = Following { to, identity, hello, events, live, wanted: Arc::clone(&wanted), told: None };
+    let looked = Arc::<Looked>::default();
+    let task = Following {
+        to,
+        identity,
+        hello,
+        events,
+        live,
+        wanted: Arc::clone(&wanted),
+        looked: Arc::clone(&looked),
+        told: None,
+    };
     let follower = Arc::new(Follower(tokio::spawn(task.run()).abort_handle()));
-    PeerHandle { node, link, wanted, _follower: follower }
+    PeerHandle { node, link, wanted, looked, _follower: follower }
 }
 
 impl PeerHandle {
@@ -101,12 +133,24 @@ impl PeerHandle {
     pub(crate) fn idle() -> Self {
         let follower = Arc::new(Follower(tokio::spawn(async {}).abort_handle()));
         let (_, link) = watch::channel(None);
-        Self { node: "mars".parse().unwrap(), link, wanted: Arc::default(), _follower: follower }
+        Self {
+            node: "mars".parse().unwrap(),
+            link,
+            wanted: Arc::default(),
+            looked: Arc::default(),
+            _follower: follower,
+        }
     }
 
     /// The peer.
     pub fn node(&self) -> &NodeName {
         &self.node
+    }
+
+    /// How long ago it was heard from, or looked for in vain.
+    pub fn looked_ago(&self) -> Duration {
+        let ms = Duration::from_millis(self.looked.ms.load(Ordering::Relaxed));
+        self.looked.since.elapsed().saturating_sub(ms)
     }
 
     /// Asks the peer for something, over the connection that there is or as soon as there is one. If the connection
@@ -217,6 +261,7 @@ struct Following {
     events: mpsc::Sender<PeerEvent>,
     live: watch::Sender<Option<Link>>,
     wanted: Arc<Notify>,
+    looked: Arc<Looked>,
     /// What was told of its being lost, since it was last there.
     told: Option<(NodeState, String)>,
 }
@@ -226,7 +271,9 @@ impl Following {
     async fn run(mut self) {
         let mut pause = PAUSE.0;
         loop {
-            let up = match connect(&self.to, &self.identity, self.hello.clone(), ATTEMPT).await {
+            let tried = connect(&self.to, &self.identity, self.hello.clone(), ATTEMPT).await;
+            self.looked.now();
+            let up = match tried {
                 Ok((link, events)) => self.listen(link, events).await,
                 Err(error) => self.lost(error.state(), explain(&error)).await.map(|()| Duration::ZERO),
             };
@@ -254,9 +301,12 @@ impl Following {
         self.live.send_replace(None);
         match end? {
             Heard::Ended => {}
-            Heard::Nothing { host } => {
-                let why = format!("nothing was heard from it for {} ms", SILENCE.as_millis());
-                let state = if host { NodeState::SupervisorDead } else { NodeState::Unreachable };
+            Heard::Nothing { state, why } => {
+                let silent = format!("nothing was heard from it for {} ms", SILENCE.as_millis());
+                let why = match (state, why) {
+                    (NodeState::CutOff, Some(why)) => format!("{silent}; {why}"),
+                    (_, Some(_) | None) => silent,
+                };
                 self.lost(state, why).await?;
             }
             Heard::AnotherNode(why) => self.lost(NodeState::Unknown, why).await?,
@@ -269,7 +319,7 @@ impl Following {
             let frame = match self.hear(events).await {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return Ok(Heard::Ended),
-                Err(host) => return Ok(Heard::Nothing { host }),
+                Err((state, why)) => return Ok(Heard::Nothing { state, why }),
             };
             let node = &self.to.node;
             match frame {
@@ -299,11 +349,12 @@ impl Following {
     /// The next frame, or `None` at the end of the connection.
     ///
     /// # Errors
-    /// It was silent for too long; whether its host takes connections.
-    async fn hear(&self, events: &mut Events) -> Result<Option<ServerFrame>, bool> {
+    /// It was silent for too long; what its host says when it is called.
+    async fn hear(&self, events: &mut Events) -> Result<Option<ServerFrame>, (NodeState, Option<String>)> {
         let mut doubt = Instant::now() + DOUBT;
         loop {
             if let Ok(frame) = timeout_at(doubt, events.next()).await {
+                self.looked.now();
                 return Ok(frame);
             }
             if let Some(later) = overslept(doubt) {
@@ -312,7 +363,8 @@ impl Following {
             }
             let by = doubt + (SILENCE - DOUBT);
             let mut host = None;
-            let asked = client::host_answers(&self.to);
+            // It has looked for reasons on this host before the time is over.
+            let asked = client::host(&self.to, by - Duration::from_millis(50));
             tokio::pin!(asked);
             let heard = timeout_at(by, async {
                 loop {
@@ -327,7 +379,7 @@ impl Following {
             }
             match overslept(by) {
                 Some(later) => doubt = later,
-                None => return Err(host.unwrap_or(false)),
+                None => return Err(host.unwrap_or((NodeState::Unreachable, None))),
             }
         }
     }
@@ -356,9 +408,10 @@ fn overslept(due: Instant) -> Option<Instant> {
 /// How following one connection ended.
 enum Heard {
     Ended,
-    /// Not a word for too long; whether its host takes connections.
+    /// Not a word for too long; what its host says when it is called.
     Nothing {
-        host: bool,
+        state: NodeState,
+        why: Option<String>,
     },
     AnotherNode(String),
 }
