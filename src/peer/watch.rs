@@ -31,6 +31,8 @@ const OVERSLEPT: Duration = Duration::from_millis(250);
 /// How long a request waits for a connection. A supervisor that gave up by itself is back after two seconds, and whoever
 /// asks about a host that is down wants to know soon.
 const CONNECTED: Duration = Duration::from_secs(5);
+/// How long a reject by the peer's firewall proves that its host is up.
+const REJECTED_COUNTS: Duration = Duration::from_secs(15);
 /// The first and the longest pause between attempts, before jitter.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 /// A connection that held this long is worth a new one at once; one that ended sooner waits, or two sides that disagree
@@ -121,6 +123,7 @@ pub fn follow(to: Endpoint, identity: Identity, hello: Hello, events: mpsc::Send
         live,
         wanted: Arc::clone(&wanted),
         looked: Arc::clone(&looked),
+        rejected: None,
         told: None,
     };
     let follower = Arc::new(Follower(tokio::spawn(task.run()).abort_handle()));
@@ -262,6 +265,8 @@ struct Following {
     live: watch::Sender<Option<Link>>,
     wanted: Arc<Notify>,
     looked: Arc<Looked>,
+    /// When the peer's firewall last rejected a call, and its words.
+    rejected: Option<(Instant, String)>,
     /// What was told of its being lost, since it was last there.
     told: Option<(NodeState, String)>,
 }
@@ -275,7 +280,10 @@ impl Following {
             self.looked.now();
             let up = match tried {
                 Ok((link, events)) => self.listen(link, events).await,
-                Err(error) => self.lost(error.state(), explain(&error)).await.map(|()| Duration::ZERO),
+                Err(error) => {
+                    let (state, why) = self.with_memory(&error);
+                    self.lost(state, why).await.map(|()| Duration::ZERO)
+                }
             };
             let Ok(up) = up else { return };
             if up >= WORTH {
@@ -288,12 +296,27 @@ impl Following {
         }
     }
 
+    /// What a failed call means. A host limits how often it rejects; what it leaves unanswered meanwhile is no silence.
+    fn with_memory(&mut self, error: &ConnectError) -> (NodeState, String) {
+        let (state, why) = (error.state(), explain(error));
+        if let ConnectError::Rejected { .. } = error {
+            self.rejected = Some((Instant::now(), why.clone()));
+        }
+        match &self.rejected {
+            Some((at, rejected)) if state == NodeState::Unreachable && at.elapsed() < REJECTED_COUNTS => {
+                (NodeState::SupervisorDead, rejected.clone())
+            }
+            Some(_) | None => (state, why),
+        }
+    }
+
     /// Passes the news on until the connection ends; says how long it lasted. That it ended is not told yet: the next
     /// attempt, which follows at once, shows whether the supervisor merely started anew.
     async fn listen(&mut self, link: Link, mut events: Events) -> Result<Duration, Unheard> {
         let since = Instant::now();
         self.tell(PeerNews::Connected(link.server().clone())).await?;
         self.told = None;
+        self.rejected = None;
         // A wish from before the connection came is fulfilled by it.
         let _ = timeout(Duration::ZERO, self.wanted.notified()).await;
         self.live.send_replace(Some(link));
