@@ -175,12 +175,9 @@ fn alone(blackout: &Blackout, probe: &Probe) -> (Found, String) {
     }
     match &probe.witness {
         Some(Answer::Came(how)) => seen.push(format!("the witness answers: {how}")),
-        Some(Answer::Link(how)) if blackout.for_ >= LINK_IS_OLD => {
-            seen.push(format!("the witness answers: {how}"));
-        }
+        // ARP comes in also where a rule of this host drops all that is IP.
         Some(Answer::Link(how)) if seen.is_empty() => {
-            let text = format!("the witness: {how}; that may be from before for {}", human(LINK_IS_OLD));
-            return (Found::Pending, text);
+            return (Found::Stands, format!("the witness is to answer by IP: {how}"));
         }
         Some(Answer::None(how) | Answer::Nobody(how)) if seen.is_empty() => {
             return (Found::Stands, format!("the witness does not answer: {how}"));

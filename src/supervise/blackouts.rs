@@ -312,6 +312,8 @@ impl Core {
             return format!("{} has no grant to `power` {node}", self.me);
         }
         let again = neighbour.powered.map(|last| last + POWER_AGAIN).filter(|again| *again > now);
+        let pending = causes(blackout).into_iter().find(|cause| cause.found == Found::Pending);
+        let pending = pending.map(|cause| cause.what);
         match (power(blackout, settings.after), again) {
             (Power::No(why), _) => {
                 format!("`power` is not run by itself: {why}; by hand: keyholder power {node}")
@@ -320,6 +322,9 @@ impl Core {
                 format!("`power` was run; again in {} at the earliest", human(again.since(now)))
             }
             (Power::Now, None) => "`power` is run now".to_owned(),
+            (Power::In(_), None) if pending.is_some() => {
+                format!("`power` waits until it is known: {}", pending.unwrap_or_default())
+            }
             (Power::In(wait), None) => format!("`power` is run in {} if nothing changes", human(wait)),
         }
     }
