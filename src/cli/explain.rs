@@ -83,8 +83,20 @@ fn live(target: &Subject, args: &ExplainArgs) -> anyhow::Result<ExitCode> {
             }
             return Ok(Exit::Ok.into());
         }
-        #[allow(clippy::wildcard_enum_match_arm, reason = "the answer to another question")]
-        _ => return Err(beside_the_point("explain")),
+        Outcome::Relaunched(_)
+        | Outcome::AlreadyRecovered { .. }
+        | Outcome::Remedied(_)
+        | Outcome::Powered { .. }
+        | Outcome::Drilled(_)
+        | Outcome::Failed(_)
+        | Outcome::Status(_)
+        | Outcome::Fleet(_)
+        | Outcome::Held { .. }
+        | Outcome::Released { .. }
+        | Outcome::Audit(_)
+        | Outcome::Proof(_)
+        | Outcome::Noted
+        | Outcome::Watching => return Err(beside_the_point("explain")),
     };
     if args.record {
         screen::print(&recording(&explanation)?)?;
