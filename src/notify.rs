@@ -1,15 +1,34 @@
 //! What systemd is told: READY, STATUS at each transition, and the watchdog's ping after each pass of the loop.
+//!
+//! The socket never blocks. While PID 1 does not read it, what it should know is kept, newest only, and sent as soon as it reads
+//! again; pings of that time are dropped and counted.
 
+use std::ffi::OsString;
+use std::io;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::{Duration, Instant};
 
-use sd_notify::NotifyState;
-
 /// A daemon's line to PID 1. Outside systemd it does nothing.
+#[derive(Debug)]
 pub(crate) struct Notifier {
+    to: Option<(UnixDatagram, SocketAddr)>,
     /// How often the watchdog wants to hear of a completed pass; none if the unit has no `WatchdogSec=`.
     every: Option<Duration>,
     pinged: Instant,
     status: String,
+    /// What PID 1 has not been told yet.
+    open: Open,
+    /// Since when PID 1 does not read, and what was not sent since then.
+    deaf: Option<(Instant, u64)>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    ready: bool,
+    stopping: bool,
+    status: bool,
 }
 
 impl Notifier {
@@ -17,44 +36,156 @@ impl Notifier {
     pub(crate) fn from_environment() -> Self {
         // A third of the limit: two pings may be late before systemd gives us up.
         let every = sd_notify::watchdog_enabled().map(|limit| limit / 3);
-        Self { every, pinged: Instant::now(), status: String::new() }
+        // Without a service manager there is nobody to tell.
+        let to = std::env::var_os("NOTIFY_SOCKET").and_then(|name| socket(name).ok());
+        Self::new(to, every)
+    }
+
+    fn new(to: Option<(UnixDatagram, SocketAddr)>, every: Option<Duration>) -> Self {
+        let (pinged, status) = (Instant::now(), String::new());
+        Self { to, every, pinged, status, open: Open::default(), deaf: None }
     }
 
     /// Initialisation is complete.
-    pub(crate) fn ready(&self) {
-        tell(&[NotifyState::Ready]);
+    pub(crate) fn ready(&mut self) {
+        self.open.ready = true;
+        self.catch_up();
     }
 
     /// A clean stop has begun.
-    pub(crate) fn stopping(&self) {
-        tell(&[NotifyState::Stopping]);
+    pub(crate) fn stopping(&mut self) {
+        self.open.stopping = true;
+        self.catch_up();
     }
 
     /// Shows `status` in `systemctl status`, if it is a new one.
     pub(crate) fn status(&mut self, status: String) {
         if status != self.status {
-            tell(&[NotifyState::Status(&status)]);
             self.status = status;
+            self.open.status = true;
+            self.catch_up();
         }
     }
 
     /// The loop has just completed a pass. Only it calls this: a ping from a timer would say nothing.
     pub(crate) fn passed(&mut self) {
+        self.catch_up();
         if let Some(every) = self.every
             && self.pinged.elapsed() >= every / 2
         {
-            tell(&[NotifyState::Watchdog]);
+            self.tell("WATCHDOG=1");
             self.pinged = Instant::now();
         }
     }
 
     /// How long the loop may sleep before it has to complete another pass.
     pub(crate) fn at_most(&self) -> Duration {
-        self.every.unwrap_or(Duration::from_secs(30))
+        let every = self.every.unwrap_or(Duration::from_secs(30));
+        if self.deaf.is_some() { every.min(Duration::from_secs(1)) } else { every }
+    }
+
+    /// For how long PID 1 has not read what it is told.
+    pub(crate) fn deaf_for(&self) -> Option<Duration> {
+        self.deaf.map(|(since, _)| since.elapsed())
+    }
+
+    /// Tells what is still open, in the order in which it counts.
+    fn catch_up(&mut self) {
+        if self.open.ready && self.tell("READY=1") {
+            self.open.ready = false;
+        }
+        if self.open.stopping && self.tell("STOPPING=1") {
+            self.open.stopping = false;
+        }
+        if self.open.status && self.tell(&format!("STATUS={}", self.status.replace('\n', " "))) {
+            self.open.status = false;
+        }
+    }
+
+    /// True if it is told, or if that will never succeed.
+    fn tell(&mut self, state: &str) -> bool {
+        let Some((socket, to)) = &self.to else { return true };
+        match socket.send_to_addr(state.as_bytes(), to) {
+            Ok(_) => {
+                self.deaf = None;
+                true
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let (_, missed) = self.deaf.get_or_insert((Instant::now(), 0));
+                *missed = missed.saturating_add(1);
+                false
+            }
+            // A message that cannot be sent as such is not worth another attempt.
+            Err(_) => true,
+        }
     }
 }
 
-fn tell(state: &[NotifyState<'_>]) {
-    // Without a service manager there is nobody to tell, and a lost message is repeated by the next pass.
-    let _ = sd_notify::notify(state);
+/// A socket that never blocks, and the one of the service manager, by its path or (`@`) its abstract name.
+fn socket(name: OsString) -> io::Result<(UnixDatagram, SocketAddr)> {
+    let name = name.into_vec();
+    let to = match name.strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(std::ffi::OsStr::from_bytes(&name))?,
+    };
+    let socket = UnixDatagram::unbound()?;
+    socket.set_nonblocking(true)?;
+    Ok((socket, to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pid1(dir: &tempfile::TempDir) -> (UnixDatagram, Notifier) {
+        let path = dir.path().join("notify");
+        let pid1 = UnixDatagram::bind(&path).unwrap();
+        pid1.set_nonblocking(true).unwrap();
+        let notifier = Notifier::new(Some(socket(path.into_os_string()).unwrap()), Some(Duration::ZERO));
+        (pid1, notifier)
+    }
+
+    fn heard(pid1: &UnixDatagram) -> Vec<String> {
+        let mut all = Vec::new();
+        let mut buffer = [0; 256];
+        while let Ok(size) = pid1.recv(&mut buffer) {
+            all.push(String::from_utf8_lossy(&buffer[..size]).into_owned());
+        }
+        all
+    }
+
+    #[test]
+    fn a_pid_1_that_does_not_read_blocks_nobody_and_hears_the_newest_state_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let (pid1, mut notifier) = pid1(&dir);
+        // A blocking sender would hang here for ever: the kernel keeps some hundred datagrams at most.
+        for pass in 0..5_000 {
+            notifier.status(format!("pass {pass}"));
+            notifier.passed();
+        }
+        notifier.ready();
+        assert!(notifier.deaf_for().is_some());
+        assert!(notifier.at_most() <= Duration::from_secs(1));
+        let before = heard(&pid1);
+        assert!(!before.iter().any(|state| state == "READY=1"), "there was no room for it");
+        notifier.passed();
+        let after = heard(&pid1);
+        assert_eq!(after, ["READY=1", "STATUS=pass 4999", "WATCHDOG=1"]);
+        assert!(notifier.deaf_for().is_none());
+    }
+
+    #[test]
+    fn what_is_told_is_what_systemd_reads() {
+        let dir = tempfile::tempdir().unwrap();
+        let (pid1, mut notifier) = pid1(&dir);
+        notifier.ready();
+        notifier.status("one\ntwo".to_owned());
+        notifier.status("one\ntwo".to_owned());
+        notifier.stopping();
+        assert_eq!(heard(&pid1), ["READY=1", "STATUS=one two", "STOPPING=1"]);
+        let mut nobody = Notifier::new(None, None);
+        nobody.ready();
+        nobody.passed();
+        assert!(nobody.deaf_for().is_none());
+    }
 }

@@ -54,6 +54,7 @@ pub(super) fn whole_fleet(link: &mut Link, verb: &str) -> anyhow::Result<Vec<Nod
         | Outcome::Held { .. }
         | Outcome::Released { .. }
         | Outcome::Explained(_)
+        | Outcome::ExplainedNode(_)
         | Outcome::Audit(_)
         | Outcome::Proof(_)
         | Outcome::Remedied(_)

@@ -108,7 +108,7 @@ impl From<RefusalCode> for Exit {
 pub fn of_reports(reports: &[NodeReport]) -> Exit {
     let node = |state| match state {
         NodeState::Up | NodeState::Starting | NodeState::Leaving => true,
-        NodeState::SupervisorDead | NodeState::Unreachable | NodeState::Unknown => false,
+        NodeState::SupervisorDead | NodeState::Unreachable | NodeState::CutOff | NodeState::Unknown => false,
     };
     let worker = |class| match class {
         Class::Healthy | Class::Starting | Class::Held => true,

@@ -12,24 +12,25 @@ use super::exit::Exit;
 use super::link::{LinkArgs, QUESTION_DEADLINE};
 use super::render;
 use super::screen::{self, ColorArgs};
+use super::subject::Subject;
 use crate::judge::log;
 use crate::judge::replay::replay;
 use crate::peer::wire::{Explanation, Outcome, Verb};
-use crate::vocabulary::Target;
 
 /// Say what was observed of a worker, what is done about it and why
 ///
-/// Also why nothing is done, and by which rule. --record prints what the judge was told of the worker as a log of JSON
+/// Also why nothing is done, and by which rule. For a node that its watcher does not reach: which other causes of the silence are
+/// excluded, and how, before its `power` command is run. --record prints what the judge was told of the worker as a log of JSON
 /// lines, and --replay has the judge decide it all again, by the log's own clock: offline, asking nobody and doing
 /// nothing.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  keyholder explain mars/agent\n  keyholder explain mars/agent --record > agent.log\n  keyholder explain --replay agent.log"
+    after_help = "Examples:\n  keyholder explain mars/agent\n  keyholder explain mars\n  keyholder explain mars/agent --record > agent.log\n  keyholder explain --replay agent.log"
 )]
 pub struct ExplainArgs {
-    /// The worker
-    #[arg(value_name = "NODE/WORKER", required_unless_present = "replay")]
-    pub target: Option<Target>,
+    /// The worker, or a node as its watcher sees it
+    #[arg(value_name = "NODE[/WORKER]", required_unless_present = "replay")]
+    pub target: Option<Subject>,
     /// Print what the judge was told of it lately, as a log for --replay
     #[arg(long, conflicts_with = "json")]
     pub record: bool,
@@ -60,11 +61,42 @@ pub fn run(args: ExplainArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn live(target: &Target, args: &ExplainArgs) -> anyhow::Result<ExitCode> {
+fn live(target: &Subject, args: &ExplainArgs) -> anyhow::Result<ExitCode> {
     let mut link = args.link.open()?;
-    let verdict = link.ask(&target.node, Some(&target.worker), Verb::Explain {}, "", QUESTION_DEADLINE)?;
-    let Outcome::Explained(explanation) = outcome(verdict, args.json)? else {
-        return Err(beside_the_point("explain"));
+    let (node, worker) = match target {
+        Subject::Node(node) => (node, None),
+        Subject::Worker(target) => (&target.node, Some(&target.worker)),
+    };
+    let verdict = link.ask(node, worker, Verb::Explain {}, "", QUESTION_DEADLINE)?;
+    let explanation = match outcome(verdict, args.json)? {
+        Outcome::Explained(explanation) => explanation,
+        Outcome::ExplainedNode(explanation) if args.record => {
+            anyhow::bail!(
+                "a record is kept of workers, not of nodes: name a worker of {}",
+                explanation.report.node
+            )
+        }
+        Outcome::ExplainedNode(explanation) => {
+            if !args.json {
+                let text = render::node_explanation(&explanation, screen::fold_at(), args.color.paint());
+                screen::print(&text)?;
+            }
+            return Ok(Exit::Ok.into());
+        }
+        Outcome::Relaunched(_)
+        | Outcome::AlreadyRecovered { .. }
+        | Outcome::Remedied(_)
+        | Outcome::Powered { .. }
+        | Outcome::Drilled(_)
+        | Outcome::Failed(_)
+        | Outcome::Status(_)
+        | Outcome::Fleet(_)
+        | Outcome::Held { .. }
+        | Outcome::Released { .. }
+        | Outcome::Audit(_)
+        | Outcome::Proof(_)
+        | Outcome::Noted
+        | Outcome::Watching => return Err(beside_the_point("explain")),
     };
     if args.record {
         screen::print(&recording(&explanation)?)?;

@@ -180,7 +180,7 @@ fn rehearsals(reports: &[NodeReport]) -> Rehearsals {
         // A node that was never heard has told nothing; a silent one is remembered.
         let heard = match report.state {
             NodeState::Up | NodeState::Starting | NodeState::Leaving => true,
-            NodeState::SupervisorDead | NodeState::Unreachable | NodeState::Unknown => {
+            NodeState::SupervisorDead | NodeState::Unreachable | NodeState::CutOff | NodeState::Unknown => {
                 !report.workers.is_empty()
             }
         };

@@ -52,6 +52,7 @@ fn ask(link: &mut Link, subject: Option<&Subject>, json: bool) -> anyhow::Result
         | Outcome::Held { .. }
         | Outcome::Released { .. }
         | Outcome::Explained(_)
+        | Outcome::ExplainedNode(_)
         | Outcome::Audit(_)
         | Outcome::Proof(_)
         | Outcome::Remedied(_)

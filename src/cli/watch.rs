@@ -75,6 +75,7 @@ fn follow(args: &StatusArgs, link: &mut Link, form: Form) -> anyhow::Result<()> 
         | Outcome::Held { .. }
         | Outcome::Released { .. }
         | Outcome::Explained(_)
+        | Outcome::ExplainedNode(_)
         | Outcome::Audit(_)
         | Outcome::Proof(_)
         | Outcome::Remedied(_)

@@ -283,13 +283,17 @@ fn repipe(report: &mut Report<'_>, key: At, value: &Value, unit: Option<&UnitNam
 
 /// Reads a node's `power`.
 pub(super) fn power(report: &mut Report<'_>, key: At, value: &Value) -> Option<Power> {
-    let fields = Fields::of(report, key, "`power`", value, &["argv", "user", "timeout", "after"])?;
+    let fields = Fields::of(report, key, "`power`", value, &["argv", "user", "timeout", "after", "witness"])?;
     let after = match fields.get("after") {
         Some(value) => leaf::duration(report, value, &(SECOND..=HOUR)),
         None => Some(POWER_AFTER),
     };
     let command = command(report, &fields, POWER_TIMEOUT)?;
-    Some(Power { command, after: after? })
+    let witness = match fields.get("witness") {
+        Some(value) => Some(own::witness(report, value)?),
+        None => None,
+    };
+    Some(Power { command, after: after?, witness })
 }
 
 /// The one of several settings that is there: its name, its value and where it stands. `Some(None)` if none is and

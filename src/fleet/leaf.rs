@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::config::report::{Located, Report};
 use crate::config::walk;
 use crate::config::yaml::Value;
-use crate::vocabulary::{Pin, UnitName, printable};
+use crate::vocabulary::{Pin, UnitName, Witness, printable};
 
 /// A service unit.
 pub(super) fn unit(report: &mut Report<'_>, given: &Located<String>) -> Option<Located<UnitName>> {
@@ -141,6 +141,26 @@ pub(super) fn address(report: &mut Report<'_>, value: &Value) -> Option<Located<
     };
     report.error(given.at, message, help);
     None
+}
+
+/// Whom a watcher has to reach before it runs `power`.
+pub(super) fn witness(report: &mut Report<'_>, value: &Value) -> Option<Witness> {
+    const EXPECTED: &str = "gateway, an IP address, or an IP address and a TCP port";
+    let given = walk::word(report, value, EXPECTED)?;
+    if given.value == "gateway" {
+        return Some(Witness::Gateway);
+    }
+    let bare = given.value.parse::<IpAddr>().map(|ip| (ip, None)).ok();
+    let with_port = || given.value.parse::<SocketAddr>().map(|to| (to.ip(), Some(to.port()))).ok();
+    let found = bare.or_else(with_port).filter(|(ip, port)| {
+        let ip = ip.to_canonical();
+        !ip.is_unspecified() && !ip.is_multicast() && !ip.is_loopback() && *port != Some(0)
+    });
+    if found.is_none() {
+        let message = "this is nobody whom a watcher could reach to see that it is not cut off";
+        report.error(given.at, message, format!("expected {EXPECTED}"));
+    }
+    found.map(|(ip, port)| Witness::At(ip.to_canonical(), port))
 }
 
 fn is_host_name(text: &str) -> bool {

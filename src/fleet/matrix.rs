@@ -312,14 +312,27 @@ impl Table<'_> {
                 let by = by(&|by| self.fleet.allows_node(by, on, Right::Power));
                 let nobody = !by.iter().any(|actor| actor.granted);
                 let rung = Rung { remedy: "power", how: words::power(power), by };
-                let helpless = "someone must go there: nobody may use its `power`";
-                (vec![rung], nobody.then(|| helpless.to_owned()))
+                let helpless = if nobody {
+                    Some("someone must go there: nobody may use its `power`")
+                } else if power.witness.is_none() && !watchers.iter().any(|by| self.watches_another(by, on)) {
+                    Some(
+                        "only by hand (keyholder power): its watcher watches nobody else, and `power` names no witness",
+                    )
+                } else {
+                    None
+                };
+                (vec![rung], helpless.map(str::to_owned))
             }
             (FailureClass::Unreachable, None) => {
                 (Vec::new(), Some("someone must go there: it has no `power`".to_owned()))
             }
             (FailureClass::Dead | FailureClass::Stuck | FailureClass::DeliveryGap, _) => (Vec::new(), None),
         }
+    }
+
+    /// Whether a watcher watches another node than this one, so that it can tell a dead one from its own fault.
+    fn watches_another(&self, by: &NodeName, on: &NodeName) -> bool {
+        self.fleet.watched_by(by).any(|(other, _)| other != on)
     }
 
     /// The enabled watchers in the order in which they act: by name.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::model::Right;
 use super::raw::{RawFleet, RawGrant, RawNode, RawScope, RawWorker};
 use crate::config::report::{Located, Report};
-use crate::vocabulary::RepairBy;
+use crate::vocabulary::{RepairBy, Witness};
 
 /// The grants by who asks and who obeys.
 type Granted<'r> = BTreeMap<(&'r str, &'r str), Vec<&'r RawGrant>>;
@@ -196,6 +196,30 @@ fn can_power(
             |by| format!("grant it: {}", line(&by.value, on, Right::Power.name())),
         );
         report.warn(power.at, format!("nobody may switch `{on}` on again"), help);
+    }
+    if power.value.witness.is_some() {
+        if power.value.witness
+            == node.address.as_ref().map(|own| Witness::At(own.value.ip().to_canonical(), None))
+        {
+            let help = "expected an address that answers while this node is down, such as `witness: gateway`";
+            report.warn(power.at, format!("`{on}` is no witness of its own silence"), help);
+        }
+        return;
+    }
+    let enabled =
+        || node.watched_by.iter().filter(|by| index.get(by.value.as_str()).is_some_and(|by| !by.disabled));
+    let watches_another = |by: &str| {
+        let watched = |other: &&&RawNode| {
+            !other.disabled && other.name.value != on && other.watched_by.iter().any(|name| name.value == by)
+        };
+        index.values().any(|other| watched(&other))
+    };
+    for by in enabled().filter(|by| allowed(&by.value) && !watches_another(&by.value)) {
+        report.warn(
+            power.at,
+            format!("`{}` will not run `power` of `{on}` by itself: it watches no other node, so it cannot tell that it is not itself cut off", by.value),
+            "add a witness that it has to reach: `witness: gateway` or `witness: ADDRESS`; by hand: keyholder power NODE",
+        );
     }
 }
 

@@ -1,6 +1,7 @@
 //! The judge: pure decisions. No I/O, no clock, no randomness; what happened comes in, what is to be done goes out.
 
 mod asked;
+mod blackout;
 mod classify;
 mod crowd;
 mod decide;
@@ -24,6 +25,18 @@ pub use drill::{Cue, Deed, Drill, End, Ground, Hindrance, Stage, rehearsable};
 pub use hold::{OfRoot, Releases, may_hold, may_release};
 pub use idle::Idle;
 pub use neighbour::{Blackout, Errand, RANK_STEP, Sight, errand, power};
+pub use observation::{
+    ActiveState, Context, LoadState, Observation, Other, Standing, StopCause, Tie, UnitSnapshot,
+};
+pub use asked::Asked;
+pub use blackout::{Answer, Blackout, BlackoutCause, Found, Power, Probe, Word, causes, power};
+pub use classify::{Cause, Death, Health, Host, Obstacle, classify};
+pub use crowd::{Crowd, crowd};
+pub use decide::{LOST_AFTER, Rungs, Terms, backoff, decide};
+pub use drill::{Cue, Deed, Drill, End, Ground, Hindrance, Stage, rehearsable};
+pub use hold::{OfRoot, Releases, may_hold, may_release};
+pub use idle::Idle;
+pub use neighbour::{Errand, RANK_STEP, Sight, errand};
 pub use observation::{
     ActiveState, Context, LoadState, Observation, Other, Standing, StopCause, Tie, UnitSnapshot,
 };

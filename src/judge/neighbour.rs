@@ -1,6 +1,5 @@
-//! What a watcher does about a neighbour's worker, and about a neighbour that is not there any more. The node itself comes
-//! first; the watcher acts on what the node leaves to it, on what stays bad with nobody at it, and on what only the
-//! outside can see.
+//! What a watcher does about a neighbour's worker. The node itself comes first; the watcher acts on what the node leaves to it,
+//! on what stays bad with nobody at it, and on what only the outside can see.
 
 use std::time::Duration;
 
@@ -64,38 +63,6 @@ pub fn errand(sight: Sight, policy: &Policy, rungs: Rungs) -> Errand {
     Errand::Order(gentle.filter(|_| sight.failures == 0).unwrap_or(Remedy::Relaunch))
 }
 
-/// What a watcher knows of a node that does not answer at all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Blackout {
-    /// For how long nobody has reached it, neither this watcher nor another that told it.
-    pub for_: Duration,
-    /// Whether another watcher still reaches it: then the way between is cut, and the host is up.
-    pub reached_by_others: bool,
-    /// Whether another watcher that answers has not looked yet: its supervisor has only just started.
-    pub not_looked: bool,
-    /// Whether this watcher reaches nobody although it watches several: then it is likelier itself that is cut off.
-    pub alone: bool,
-    /// How many watchers come before this one.
-    pub rank: u32,
-    /// How many of those answer this one: they know as much, and see to it.
-    pub able: u32,
-}
-
-/// How much later each further watcher runs the `power` command.
-const POWER_STEP: Duration = Duration::from_secs(20);
-/// How much later for each that answers and will have run it. The host needs its time to boot, and a second command in the
-/// middle of that may switch it off again.
-const POWER_DONE: Duration = Duration::from_secs(600);
-
-/// Whether a watcher is to switch the node on now, or when to look again; none if it must not.
-pub fn power(blackout: Blackout, after: Duration) -> Option<Duration> {
-    if blackout.reached_by_others || blackout.not_looked || blackout.alone {
-        return None;
-    }
-    let turn = POWER_STEP * blackout.rank + POWER_DONE * blackout.able;
-    Some((after + turn).saturating_sub(blackout.for_))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,25 +120,5 @@ mod tests {
         let gap = Sight { class: FailureClass::DeliveryGap, ..sight(60) };
         assert_eq!(ask(gap), Errand::Order(Remedy::Repipe));
         assert_eq!(errand(gap, &Policy::default(), Rungs::default()), Errand::Order(Remedy::Relaunch));
-    }
-
-    #[test]
-    fn power_needs_everybody_to_agree_that_nobody_is_there() {
-        let after = Duration::from_secs(30);
-        let dark = Blackout {
-            for_: Duration::from_secs(30),
-            reached_by_others: false,
-            not_looked: false,
-            alone: false,
-            rank: 0,
-            able: 0,
-        };
-        assert_eq!(power(dark, after), Some(Duration::ZERO));
-        assert_eq!(power(Blackout { rank: 1, ..dark }, after), Some(POWER_STEP));
-        let done = Blackout { rank: 1, able: 1, ..dark };
-        assert_eq!(power(done, after), Some(POWER_STEP + POWER_DONE), "the first one has seen to it");
-        assert_eq!(power(Blackout { reached_by_others: true, ..dark }, after), None);
-        assert_eq!(power(Blackout { not_looked: true, ..dark }, after), None, "its word is waited for");
-        assert_eq!(power(Blackout { alone: true, ..dark }, after), None);
     }
 }

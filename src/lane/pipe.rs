@@ -51,7 +51,7 @@ async fn session(shared: &Rc<Shared>) -> Result<(), Trouble> {
     let at = shared.server.shown();
     shared.enter("serving", false, format!("serving {} at {at}{and}", shared.queue));
     if !shared.ready.replace(true) {
-        shared.notifier.borrow().ready();
+        shared.notifier.borrow_mut().ready();
     }
     shared.show();
     serve_all(shared, &mut claimer).await

@@ -233,7 +233,7 @@ fn leave(shared: &Rc<Shared>) {
     if shared.leaving.replace(true) {
         return;
     }
-    shared.notifier.borrow().stopping();
+    shared.notifier.borrow_mut().stopping();
     let running = shared.busy();
     let text = match running {
         0 => "leaving".to_owned(),

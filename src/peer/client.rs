@@ -7,14 +7,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-use nix::errno::Errno;
-use tokio::net::{TcpSocket, TcpStream, UnixStream};
+use tokio::net::UnixStream;
 use tokio::time::{Instant, timeout_at};
 
 use super::channel::Channel;
 use super::codec::{WireError, decode_server, encode};
 use super::identity::Identity;
-use super::socket::{small_packets, tune};
+use super::reach::{self, NoWay};
+use super::socket::tune;
 use super::tls::{self, Distrust};
 use super::wire::{ClientFrame, Hello, MAX_REPLY, MAX_REQUEST, NodeState, Refusal, ServerFrame, Verdict};
 use crate::fleet::Fleet;
@@ -59,6 +59,22 @@ pub enum ConnectError {
         /// Where it was looked for.
         address: SocketAddr,
         /// What the network said.
+        why: String,
+    },
+    /// The host answers with an ICMP message of its own: its firewall rejects the call.
+    #[error("{address} answers: {why}; the host is up, and its firewall does not let this host in")]
+    Rejected {
+        /// Where.
+        address: SocketAddr,
+        /// What it answered.
+        why: String,
+    },
+    /// The call did not leave this host, or a firewall on the way rejects it. It says nothing about the other side.
+    #[error("this host is cut off from {address}: {why}; that says nothing about the host there")]
+    CutOff {
+        /// Where.
+        address: SocketAddr,
+        /// What is in the way.
         why: String,
     },
     /// The host took the connection, and no supervisor spoke within the deadline.
@@ -112,7 +128,10 @@ impl ConnectError {
     /// What this says about the node. Who answers and cannot be asked is not dead but unknown.
     pub fn state(&self) -> NodeState {
         match self {
-            Self::NothingListens(_) | Self::Silent(_) | Self::HungUp(_) => NodeState::SupervisorDead,
+            Self::NothingListens(_) | Self::Silent(_) | Self::HungUp(_) | Self::Rejected { .. } => {
+                NodeState::SupervisorDead
+            }
+            Self::CutOff { .. } => NodeState::CutOff,
             Self::Unreachable { .. } => NodeState::Unreachable,
             Self::Handshake { .. }
             | Self::WrongNode { .. }
@@ -137,10 +156,7 @@ pub async fn connect(
 ) -> Result<(Link, Events), ConnectError> {
     let by = Instant::now() + deadline;
     let address = to.address;
-    let tcp = timeout_at(by, dial(to))
-        .await
-        .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer in time")))
-        .map_err(|error| not_connected(address, &error))?;
+    let tcp = reach::dial(address, to.from, by).await.map_err(|why| not_connected(address, why))?;
     tune(&tcp);
     let spoken = async {
         let carrier = tls::connect(identity.credentials(), &to.pins, tcp, address.ip())
@@ -176,6 +192,8 @@ pub async fn connect_local(path: &Path, deadline: Duration) -> Result<(Link, Eve
             ConnectError::HungUp(_) => local(io::ErrorKind::ConnectionAborted.into()),
             other @ (ConnectError::NothingListens(_)
             | ConnectError::Unreachable { .. }
+            | ConnectError::Rejected { .. }
+            | ConnectError::CutOff { .. }
             | ConnectError::Silent(_)
             | ConnectError::Handshake { .. }
             | ConnectError::WrongNode { .. }
@@ -190,35 +208,21 @@ pub async fn connect_local(path: &Path, deadline: Duration) -> Result<(Link, Eve
     Ok(link::start(channel, theirs))
 }
 
-/// Whether the peer's host says anything at all when it is called: its kernel takes connections for a supervisor that hangs,
-/// and refuses them where there is none. The caller sets the deadline.
-pub(super) async fn host_answers(to: &Endpoint) -> bool {
-    match dial(to).await.map_err(|error| not_connected(to.address, &error)) {
-        Ok(_) => true,
-        Err(error) => error.state() == NodeState::SupervisorDead,
+/// What the peer's host says when it is called, until `by`: its kernel takes connections for a supervisor that hangs, and refuses
+/// them where there is none. The text is why it cannot be reached, if that is so.
+pub(super) async fn host(to: &Endpoint, by: Instant) -> (NodeState, Option<String>) {
+    match reach::dial(to.address, to.from, by).await.map_err(|why| not_connected(to.address, why)) {
+        Ok(_) => (NodeState::SupervisorDead, None),
+        Err(error) => (error.state(), Some(error.to_string())),
     }
 }
 
-async fn dial(to: &Endpoint) -> io::Result<TcpStream> {
-    if let Some(from) = to.from.filter(|from| from.is_ipv4() == to.address.is_ipv4()) {
-        let socket = socket(to.address)?;
-        if socket.bind(SocketAddr::new(from, 0)).is_ok() {
-            return socket.connect(to.address).await;
-        }
-    }
-    socket(to.address)?.connect(to.address).await
-}
-
-fn socket(address: SocketAddr) -> io::Result<TcpSocket> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    small_packets(&socket);
-    Ok(socket)
-}
-
-fn not_connected(address: SocketAddr, error: &io::Error) -> ConnectError {
-    match error.raw_os_error().map(Errno::from_raw) {
-        Some(Errno::ECONNREFUSED | Errno::ECONNRESET) => ConnectError::NothingListens(address),
-        Some(_) | None => ConnectError::Unreachable { address, why: error.to_string() },
+fn not_connected(address: SocketAddr, why: NoWay) -> ConnectError {
+    match why {
+        NoWay::Refused => ConnectError::NothingListens(address),
+        NoWay::Rejected(why) => ConnectError::Rejected { address, why },
+        NoWay::CutOff(why) => ConnectError::CutOff { address, why },
+        NoWay::Silent(why) => ConnectError::Unreachable { address, why },
     }
 }
 

@@ -15,6 +15,7 @@ mod gate;
 pub mod identity;
 pub mod listener;
 mod orders;
+pub mod reach;
 mod refusals;
 mod replay;
 mod session;

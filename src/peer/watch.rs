@@ -4,6 +4,7 @@
 //! A connection attempt is also the knock: PID 1 over there holds the listening socket and starts a dead supervisor.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ring::rand::{SecureRandom, SystemRandom};
@@ -32,6 +33,8 @@ const OVERSLEPT: Duration = Duration::from_millis(250);
 /// How long a request waits for a connection. A supervisor that gave up by itself is back after two seconds, and whoever
 /// asks about a host that is down wants to know soon.
 const CONNECTED: Duration = Duration::from_secs(5);
+/// How long a reject by the peer's firewall proves that its host is up.
+const REJECTED_COUNTS: Duration = Duration::from_secs(15);
 /// The first and the longest pause between attempts, before jitter.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 /// A connection that held this long is worth a new one at once; one that ended sooner waits, or two sides that disagree
@@ -81,7 +84,28 @@ pub struct PeerHandle {
     node: NodeName,
     link: watch::Receiver<Option<Link>>,
     wanted: Arc<Notify>,
+    looked: Arc<Looked>,
     _follower: Arc<Follower>,
+}
+
+/// When the peer was heard from last, or looked for in vain.
+#[derive(Debug)]
+struct Looked {
+    since: Instant,
+    ms: AtomicU64,
+}
+
+impl Default for Looked {
+    fn default() -> Self {
+        Self { since: Instant::now(), ms: AtomicU64::new(0) }
+    }
+}
+
+impl Looked {
+    fn now(&self) {
+        let ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.ms.store(ms, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug)]
@@ -105,11 +129,22 @@ pub fn follow(
     let (live, link) = watch::channel(None);
     let wanted = Arc::new(Notify::new());
     let node = to.node.clone();
-    let wish = Arc::clone(&wanted);
-    let pace = Pace::new();
-    let task = Following { to, known, identity, hello, events, live, wanted: wish, told: None, pace };
+    let looked = Arc::<Looked>::default();
+    let task = Following {
+        to,
+        known,
+        identity,
+        hello,
+        events,
+        live,
+        wanted: Arc::clone(&wanted),
+        looked: Arc::clone(&looked),
+        rejected: None,
+        told: None,
+        pace: Pace::new(),
+    };
     let follower = Arc::new(Follower(tokio::spawn(task.run()).abort_handle()));
-    PeerHandle { node, link, wanted, _follower: follower }
+    PeerHandle { node, link, wanted, looked, _follower: follower }
 }
 
 impl PeerHandle {
@@ -118,12 +153,24 @@ impl PeerHandle {
     pub(crate) fn idle() -> Self {
         let follower = Arc::new(Follower(tokio::spawn(async {}).abort_handle()));
         let (_, link) = watch::channel(None);
-        Self { node: "mars".parse().unwrap(), link, wanted: Arc::default(), _follower: follower }
+        Self {
+            node: "mars".parse().unwrap(),
+            link,
+            wanted: Arc::default(),
+            looked: Arc::default(),
+            _follower: follower,
+        }
     }
 
     /// The peer.
     pub fn node(&self) -> &NodeName {
         &self.node
+    }
+
+    /// How long ago it was heard from, or looked for in vain.
+    pub fn looked_ago(&self) -> Duration {
+        let ms = Duration::from_millis(self.looked.ms.load(Ordering::Relaxed));
+        self.looked.since.elapsed().saturating_sub(ms)
     }
 
     /// Asks the peer for something, over the connection that there is or as soon as there is one. If the connection
@@ -236,6 +283,9 @@ struct Following {
     events: mpsc::Sender<PeerEvent>,
     live: watch::Sender<Option<Link>>,
     wanted: Arc<Notify>,
+    looked: Arc<Looked>,
+    /// When the peer's firewall last rejected a call, and its words.
+    rejected: Option<(Instant, String)>,
     /// What was told of its being lost, since it was last there.
     told: Option<(NodeState, String)>,
     pace: Pace,
@@ -268,9 +318,14 @@ impl Following {
     async fn run(mut self) {
         let mut pause = PAUSE.0;
         loop {
-            let up = match connect(&self.to, &self.identity, self.hello.clone(), ATTEMPT).await {
+            let tried = connect(&self.to, &self.identity, self.hello.clone(), ATTEMPT).await;
+            self.looked.now();
+            let up = match tried {
                 Ok((link, events)) => self.listen(link, events).await,
-                Err(error) => self.lost(error.state(), explain(&error)).await.map(|()| Duration::ZERO),
+                Err(error) => {
+                    let (state, why) = self.with_memory(&error);
+                    self.lost(state, why).await.map(|()| Duration::ZERO)
+                }
             };
             let Ok(up) = up else { return };
             if up >= WORTH {
@@ -283,12 +338,27 @@ impl Following {
         }
     }
 
+    /// What a failed call means. A host limits how often it rejects; what it leaves unanswered meanwhile is no silence.
+    fn with_memory(&mut self, error: &ConnectError) -> (NodeState, String) {
+        let (state, why) = (error.state(), explain(error));
+        if let ConnectError::Rejected { .. } = error {
+            self.rejected = Some((Instant::now(), why.clone()));
+        }
+        match &self.rejected {
+            Some((at, rejected)) if state == NodeState::Unreachable && at.elapsed() < REJECTED_COUNTS => {
+                (NodeState::SupervisorDead, rejected.clone())
+            }
+            Some(_) | None => (state, why),
+        }
+    }
+
     /// Passes the news on until the connection ends; says how long it lasted. That it ended is not told yet: the next
     /// attempt, which follows at once, shows whether the supervisor merely started anew.
     async fn listen(&mut self, link: Link, mut events: Events) -> Result<Duration, Unheard> {
         let since = Instant::now();
         self.tell(PeerNews::Connected(link.server().clone())).await?;
         self.told = None;
+        self.rejected = None;
         // A wish from before the connection came is fulfilled by it.
         let _ = timeout(Duration::ZERO, self.wanted.notified()).await;
         self.live.send_replace(Some(link));
@@ -298,12 +368,15 @@ impl Following {
         match end? {
             Heard::Ended => {}
             // Its supervisor has just answered a handshake and the hello, so it is there; the next thing it says is larger.
-            Heard::Nothing { host: true } if !heard => {
+            Heard::Nothing { state: NodeState::SupervisorDead, .. } if !heard => {
                 self.lost(NodeState::Unknown, only_small(&self.to)).await?;
             }
-            Heard::Nothing { host } => {
-                let why = format!("nothing was heard from it for {} ms", SILENCE.as_millis());
-                let state = if host { NodeState::SupervisorDead } else { NodeState::Unreachable };
+            Heard::Nothing { state, why } => {
+                let silent = format!("nothing was heard from it for {} ms", SILENCE.as_millis());
+                let why = match (state, why) {
+                    (NodeState::CutOff, Some(why)) => format!("{silent}; {why}"),
+                    (_, Some(_) | None) => silent,
+                };
                 self.lost(state, why).await?;
             }
             Heard::AnotherNode(why) => self.lost(NodeState::Unknown, why).await?,
@@ -316,7 +389,7 @@ impl Following {
             let frame = match self.hear(events).await {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return Ok(Heard::Ended),
-                Err(host) => return Ok(Heard::Nothing { host }),
+                Err((state, why)) => return Ok(Heard::Nothing { state, why }),
             };
             *heard = true;
             let node = &self.to.node;
@@ -355,11 +428,12 @@ impl Following {
     /// The next frame, or `None` at the end of the connection.
     ///
     /// # Errors
-    /// It was silent for too long; whether its host takes connections.
-    async fn hear(&self, events: &mut Events) -> Result<Option<ServerFrame>, bool> {
+    /// It was silent for too long; what its host says when it is called.
+    async fn hear(&self, events: &mut Events) -> Result<Option<ServerFrame>, (NodeState, Option<String>)> {
         let mut doubt = Instant::now() + DOUBT;
         loop {
             if let Ok(frame) = timeout_at(doubt, events.next()).await {
+                self.looked.now();
                 return Ok(frame);
             }
             if let Some(later) = overslept(doubt) {
@@ -368,7 +442,8 @@ impl Following {
             }
             let by = doubt + (SILENCE - DOUBT);
             let mut host = None;
-            let asked = client::host_answers(&self.to);
+            // It has looked for reasons on this host before the time is over.
+            let asked = client::host(&self.to, by - Duration::from_millis(50));
             tokio::pin!(asked);
             let heard = timeout_at(by, async {
                 loop {
@@ -383,7 +458,7 @@ impl Following {
             }
             match overslept(by) {
                 Some(later) => doubt = later,
-                None => return Err(host.unwrap_or(false)),
+                None => return Err(host.unwrap_or((NodeState::Unreachable, None))),
             }
         }
     }
@@ -425,9 +500,10 @@ fn only_small(to: &Endpoint) -> String {
 /// How following one connection ended.
 enum Heard {
     Ended,
-    /// Not a word for too long; whether its host takes connections.
+    /// Not a word for too long; what its host says when it is called.
     Nothing {
-        host: bool,
+        state: NodeState,
+        why: Option<String>,
     },
     AnotherNode(String),
 }

@@ -11,7 +11,9 @@ mod verb;
 mod verdict;
 
 pub use lane::{LaneReport, LastReport, TaskReport};
-pub use report::{AuditLine, Class, Explanation, NodeReport, NodeState, Rehearsal, Sighting, WorkerReport};
+pub use report::{
+    AuditLine, Class, Explanation, NodeExplanation, NodeReport, NodeState, Rehearsal, Sighting, WorkerReport,
+};
 pub use verb::{DeadLetter, DrillOrder, GentleOrder, RelaunchOrder, Verb};
 pub use verdict::{
     DrillReport, Outcome, Refusal, RefusalCode, RelaunchFailed, Relaunched, Remedied, Verdict,

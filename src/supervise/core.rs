@@ -16,9 +16,9 @@ use crate::detect::{Look, Plan, Vital};
 use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record, Recorder};
 use crate::judge::log::Happened;
-use crate::judge::{Action, Event, Host, Observation, Phase, WorkerState, classify, crowd, decide};
+use crate::judge::{Action, Event, Host, Observation, Phase, Probe, WorkerState, classify, crowd, decide};
 use crate::peer::desk::Update;
-use crate::peer::wire::{DrillReport, Refusal, Verdict};
+use crate::peer::wire::{DrillReport, Refusal, Sighting, Verdict};
 use crate::store::StoreHandle;
 use crate::systemd::{Relaunch, Systemd};
 use crate::vocabulary::{Mode, Moment, NodeName, Remedy, Target, UnitName, WorkerName};
@@ -28,6 +28,11 @@ use crate::vocabulary::{Mode, Moment, NodeName, Remedy, Target, UnitName, Worker
 const BOOT_AT_MOST: Duration = Duration::from_secs(300);
 /// How many changes a subscriber may lag behind before it is sent a whole snapshot instead.
 const CHANGES_KEPT: usize = 128;
+
+/// How long PID 1 may leave what it is told unread.
+const PID1_PATIENCE: Duration = Duration::from_secs(2);
+/// What is said then.
+pub(super) const PID1_HANGS: &str = "PID 1 does not answer: until it does, nothing on this host can be seen, started or stopped, by systemctl neither; if it stays so, only a reset of the host helps";
 
 /// How soon a change of what is degraded may follow another: the sentences count seconds and records.
 const DEGRADED_AGAIN: Duration = Duration::from_secs(1);
@@ -46,6 +51,10 @@ pub(super) enum Done {
     DrillNode { node: NodeName, came: Box<Result<DrillReport, Refusal>>, reply: oneshot::Sender<Verdict> },
     /// This supervisor was to be killed and is not; why.
     Alive(String),
+    /// What was found out about a neighbour that is silent.
+    Probed { node: NodeName, probe: Box<Probe> },
+    /// How a neighbour sees the nodes that it watches; none if it did not say.
+    Sees { node: NodeName, sees: Option<Vec<Sighting>> },
     /// The `power` command of a neighbour.
     Power {
         node: NodeName,
@@ -67,6 +76,8 @@ pub(super) struct Core {
     /// Until when nothing is decided, because this process was away and what it knows is old.
     pub(super) catching_up: Option<Moment>,
     pub(super) bus_lost: Option<String>,
+    /// PID 1 does not read what it is told, so it hangs.
+    pub(super) pid1_hangs: bool,
     /// Somebody has stopped the socket that PID 1 holds for us.
     pub(super) door_shut: bool,
     /// Why the last reload was refused, while the old configuration is kept.
@@ -354,6 +365,7 @@ impl Core {
             return;
         }
         let (priority, text) = match &lost {
+            Some(why) if self.pid1_hangs => (Priority::Error, format!("{PID1_HANGS} ({why})")),
             Some(why) => {
                 (Priority::Error, format!("the system bus is lost ({why}); falling back to systemctl"))
             }
@@ -361,6 +373,33 @@ impl Core {
         };
         self.recorder.record(Record::local(Kind::Degraded, priority, "", text));
         self.bus_lost = lost;
+        self.publish_node(now);
+    }
+
+    /// For how long PID 1 has not read what this supervisor tells it. A PID 1 that hangs knows nothing and does nothing: what was
+    /// last seen of the workers counts no more.
+    pub(super) fn pid1(&mut self, deaf: Option<Duration>, now: Moment) {
+        let hangs = match deaf {
+            Some(time) => self.pid1_hangs || time >= PID1_PATIENCE,
+            None => false,
+        };
+        if hangs == self.pid1_hangs {
+            return;
+        }
+        self.pid1_hangs = hangs;
+        let units: Vec<UnitName> = self.workers.values().map(|worker| worker.spec.unit.clone()).collect();
+        let me = self.me.to_string();
+        if hangs {
+            self.recorder.record(Record::local(Kind::Alert, Priority::Error, me, PID1_HANGS));
+            for unit in &units {
+                self.observed(unit, &Observation::Failed("PID 1 does not answer".to_owned()), now);
+            }
+        } else {
+            self.recorder.record(Record::local(Kind::Degraded, Priority::Notice, me, "PID 1 answers again"));
+            for unit in &units {
+                self.systemd.look(unit);
+            }
+        }
         self.publish_node(now);
     }
 

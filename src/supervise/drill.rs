@@ -165,7 +165,7 @@ impl Core {
         let ground = Ground {
             class: order.class,
             host: self.host,
-            under_way: self.rehearsed_now(),
+            under_way: self.rehearsed_now(now),
             degraded: self.what_is_amiss(Some(name), now),
             health: &worker.health,
             state: &worker.state,
@@ -184,12 +184,12 @@ impl Core {
     }
 
     /// The rehearsal that is under way anywhere in view, in words.
-    fn rehearsed_now(&self) -> Option<String> {
+    fn rehearsed_now(&self, now: Moment) -> Option<String> {
         let own = self.drills.under_way.as_ref().map(|under_way| self.target(&under_way.worker));
         let of_node = || self.drills.with.as_ref().map(ToString::to_string);
         let elsewhere = || {
             self.neighbours.values().find_map(|neighbour| {
-                let report = neighbour.rehearsed_now()?;
+                let report = neighbour.rehearsed_now(now)?;
                 Some(format!("{}/{}", report.node, report.worker))
             })
         };

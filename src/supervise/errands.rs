@@ -88,6 +88,7 @@ pub(super) fn answered(target: &Target, verdict: &Verdict) -> (bool, String) {
             other @ (Outcome::Status(_)
             | Outcome::Fleet(_)
             | Outcome::Explained(_)
+            | Outcome::ExplainedNode(_)
             | Outcome::Audit(_)
             | Outcome::Proof(_)
             | Outcome::Powered { .. }

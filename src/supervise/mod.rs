@@ -4,6 +4,7 @@
 mod acts;
 mod alarm;
 mod away;
+mod blackouts;
 mod core;
 mod drill;
 mod errands;

@@ -10,7 +10,7 @@ use self::seen::{Ask, Seen, rank};
 use self::told::Told;
 use crate::fleet::Fleet;
 use crate::journal::Record;
-use crate::judge::{Reading, Sign};
+use crate::judge::{Probe, Reading, Sign};
 use crate::peer::watch::PeerHandle;
 use crate::peer::wire::{Hello, NodeReport, NodeState, Rehearsal, Sighting, WorkerReport};
 use crate::vocabulary::{Allowance, BootNonce, FleetHash, Moment, NodeName, Remedy, Target, WorkerName};
@@ -27,8 +27,8 @@ pub(super) struct Neighbour {
     run: Option<BootNonce>,
     greeted: Moment,
     degraded: Vec<String>,
-    /// How it sees the nodes that it watches.
-    sees: Vec<Sighting>,
+    /// How it sees the nodes that it watches, and when it said so.
+    sees: (Vec<Sighting>, Moment),
     /// What it rehearsed with them, and when it said so.
     rehearsed: (Vec<Rehearsal>, Moment),
     workers: BTreeMap<WorkerName, Seen>,
@@ -44,10 +44,20 @@ pub(super) struct Neighbour {
     told: Told,
     /// What may still be ordered of it: a node that says again and again that a worker fell does not decide how much is done.
     orders: Allowance,
+    /// What was found out when it was silent, and when.
+    pub(super) probe: Option<(Moment, Probe)>,
+    /// Whether that is being found out.
+    pub(super) probing: bool,
+    /// When it was asked last how it sees the nodes that it watches.
+    pub(super) asked: Option<Moment>,
 }
 
 /// How many orders a watcher gives to one node at once, and how soon it may give another.
 const ORDERS: (u32, Duration) = (1024, Duration::from_secs(30));
+/// How long a watcher's word about another node counts. It is asked again before that.
+const WORD_COUNTS: Duration = Duration::from_secs(15);
+/// How long it counts what was found out about a silent node.
+const PROBE_COUNTS: Duration = Duration::from_secs(6);
 
 /// How long a node that said goodbye may stay away before its silence counts: a reboot with a long file system check.
 const AWAY_AT_MOST: Duration = Duration::from_secs(600);
@@ -81,7 +91,7 @@ impl Neighbour {
             run: None,
             greeted: now,
             degraded: Vec::new(),
-            sees: Vec::new(),
+            sees: (Vec::new(), now),
             rehearsed: (Vec::new(), now),
             workers: BTreeMap::new(),
             excused: None,
@@ -90,6 +100,9 @@ impl Neighbour {
             dropped: 0,
             told: Told::default(),
             orders: Allowance::new(ORDERS.0, ORDERS.1),
+            probe: None,
+            probing: false,
+            asked: None,
         }
     }
 
@@ -133,6 +146,7 @@ impl Neighbour {
                 | NodeState::Leaving
                 | NodeState::SupervisorDead
                 | NodeState::Unreachable
+                | NodeState::CutOff
                 | NodeState::Unknown,
                 _,
             ) => Return::NotAwaited,
@@ -145,15 +159,29 @@ impl Neighbour {
         if changed {
             self.since = now;
             self.excused = None;
+            self.probe = None;
         }
         self.state = state;
         self.why = why;
         changed
     }
 
-    /// How it sees another node, if it watches that one.
-    pub(super) fn sees(&self, node: &NodeName) -> Option<NodeState> {
-        self.sees.iter().find(|sight| sight.node == *node).map(|sight| sight.state)
+    /// How it sees another node, and how old that word is; nothing if it is too old to count.
+    pub(super) fn sees(&self, node: &NodeName, now: Moment) -> Option<(NodeState, Duration)> {
+        let (said, at) = &self.sees;
+        let sight = said.iter().find(|sight| sight.node == *node)?;
+        let age = Duration::from_millis(sight.ago_ms).saturating_add(now.since(*at));
+        (age < WORD_COUNTS).then_some((sight.state, age))
+    }
+
+    /// It was asked how it sees the nodes that it watches.
+    pub(super) fn says(&mut self, sees: Vec<Sighting>, now: Moment) {
+        self.sees = (sees, now);
+    }
+
+    /// What was found out about it lately.
+    pub(super) fn probed(&self, now: Moment) -> Option<&Probe> {
+        self.probe.as_ref().filter(|(at, _)| now.since(*at) < PROBE_COUNTS).map(|(_, probe)| probe)
     }
 
     pub(super) fn state(&self) -> NodeState {
@@ -170,7 +198,7 @@ impl Neighbour {
 
     pub(super) fn snapshot(&mut self, report: NodeReport, now: Moment) {
         self.degraded = report.degraded;
-        self.sees = report.sees;
+        self.sees = (report.sees, now);
         self.rehearsed = (report.rehearsed, now);
         // It may have taken another fleet file since its hello.
         self.fleet_hash = report.fleet_hash.or(self.fleet_hash);
@@ -205,7 +233,7 @@ impl Neighbour {
             version: self.version.clone(),
             fleet_hash: self.fleet_hash,
             degraded: self.degraded.iter().cloned().chain(self.dropped_in_words(node)).collect(),
-            sees: self.sees.clone(),
+            sees: self.sees.0.clone(),
             rehearsed: self.rehearsed(now),
             workers: self.workers.values().map(|seen| seen.now(now)).collect(),
         }
@@ -279,6 +307,7 @@ impl Neighbour {
         let way_out = match self.state {
             NodeState::Unreachable => format!("; if it is down: keyholder power {node}"),
             NodeState::SupervisorDead => "; it is being knocked at: ask again in a moment".to_owned(),
+            NodeState::CutOff => "; look at the interfaces, routes and firewall of this host".to_owned(),
             NodeState::Up | NodeState::Starting | NodeState::Leaving | NodeState::Unknown => String::new(),
         };
         format!("{node} was last seen {}: {}{way_out}", self.state.name(), self.why)
@@ -299,8 +328,8 @@ impl Neighbour {
     }
 
     /// The worker of it that is broken on purpose at the moment, if one is.
-    pub(super) fn rehearsed_now(&self) -> Option<&WorkerReport> {
-        self.workers.values().map(|seen| &seen.report).find(|report| report.drill.is_some())
+    pub(super) fn rehearsed_now(&self, now: Moment) -> Option<&WorkerReport> {
+        self.workers.values().find(|seen| seen.is_rehearsed(now)).map(|seen| &seen.report)
     }
 
     /// For how long nobody has reached it, neither this watcher nor another that told it.
@@ -311,8 +340,17 @@ impl Neighbour {
         now.since(self.reached.map_or(self.since, |reached| reached.max(self.since)))
     }
 
+    /// The same, without taking anything in.
+    pub(super) fn dark_for(&self, now: Moment) -> Duration {
+        now.since(self.reached.map_or(self.since, |reached| reached.max(self.since)))
+    }
+
     pub(super) fn since(&self) -> Moment {
         self.since
+    }
+
+    pub(super) fn why(&self) -> &str {
+        &self.why
     }
 }
 

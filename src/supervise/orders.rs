@@ -75,6 +75,13 @@ impl Core {
                 {
                     let order = *order;
                     self.drill_neighbour(&asker, request, order, reply, now);
+                } else if let (Verb::Explain {}, None) = (&request.verb, &request.worker) {
+                    let node = request.target_node;
+                    let verdict = self.explain_node(&node, now).map_or_else(
+                        || refused(RefusalCode::UnknownNode, format!("{} does not watch {node}", self.me)),
+                        |explained| Verdict::Outcome(Outcome::ExplainedNode(explained)),
+                    );
+                    let _ = reply.send(verdict);
                 } else if let Some(verdict) = self.in_the_way(&asker, &request, now) {
                     let _ = reply.send(verdict);
                 } else if request.target_node == self.me {

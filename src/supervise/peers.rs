@@ -6,6 +6,7 @@ use super::core::Core;
 use super::neighbours::{Neighbour, Return, dropped_in_words};
 use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record};
+use crate::judge::Answer;
 use crate::peer::desk::Update;
 use crate::peer::watch::{PeerEvent, PeerHandle, PeerNews};
 use crate::peer::wire::{NodeReport, NodeState};
@@ -33,6 +34,7 @@ fn lost(
                 "{node} cannot be reached: its host is down or cut off, which look the same from here. If it stays so, someone must go there ({why})"
             ),
         ),
+        NodeState::CutOff => (Kind::Peer, Priority::Warning, format!("{node}: {why}")),
         NodeState::SupervisorDead => (
             Kind::Peer,
             Priority::Warning,
@@ -72,9 +74,10 @@ impl Core {
                 let text = match before {
                     NodeState::Up | NodeState::Starting => None,
                     NodeState::Unknown => Some(format!("{node} answers")),
-                    NodeState::Leaving | NodeState::SupervisorDead | NodeState::Unreachable => {
-                        Some(format!("{node} answers again after {silent}"))
-                    }
+                    NodeState::Leaving
+                    | NodeState::SupervisorDead
+                    | NodeState::Unreachable
+                    | NodeState::CutOff => Some(format!("{node} answers again after {silent}")),
                 };
                 if let Some(text) = text.filter(|_| turned) {
                     self.record_change(&node, (Kind::Peer, Priority::Notice, text), now);
@@ -99,7 +102,16 @@ impl Core {
                 neighbour.silent_since_goodbye(state, why);
                 None
             }
-            PeerNews::Lost { state, why } => lost(&node, neighbour, state, why, now),
+            PeerNews::Lost { state, why } => {
+                let first = !self.neighbours.values().any(|known| known.state() == NodeState::CutOff);
+                let news =
+                    self.neighbours.get_mut(&node).and_then(|known| lost(&node, known, state, why, now));
+                // One alert for the fault of this host, however many neighbours it hides.
+                news.map(|(kind, priority, text)| match state {
+                    NodeState::CutOff if first => (Kind::Alert, Priority::Error, text),
+                    _ => (kind, priority, text),
+                })
+            }
         };
         self.tell_of(&node, changed, now);
         // Its other watchers are told how it looks from here: what is out of reach of one may be up for another.
@@ -131,9 +143,12 @@ impl Core {
     /// A neighbour as seen from here, and by whom else.
     pub(super) fn neighbour_report(&self, node: &NodeName, now: Moment) -> Option<NodeReport> {
         let mut report = self.neighbours.get(node)?.report(node, now);
-        let others = self.others_in_words(node);
+        let others = self.others_in_words(node, now);
+        if let Some(Answer::Came(how)) = self.neighbours.get(node)?.probed(now).map(|probe| &probe.node) {
+            report.why = format!("{}; its host is up: {how}", report.why);
+        }
         match report.state {
-            NodeState::Unreachable | NodeState::SupervisorDead if !others.is_empty() => {
+            NodeState::Unreachable | NodeState::SupervisorDead | NodeState::CutOff if !others.is_empty() => {
                 report.why = format!("{} ({others})", report.why);
             }
             NodeState::Unreachable => {
@@ -143,15 +158,16 @@ impl Core {
             | NodeState::Starting
             | NodeState::Leaving
             | NodeState::SupervisorDead
+            | NodeState::CutOff
             | NodeState::Unknown => {}
         }
         Some(report)
     }
 
     /// Shows the nodes that are out of reach anew, after another watcher has said how it sees them.
-    fn publish_silent(&self, now: Moment) {
+    pub(super) fn publish_silent(&self, now: Moment) {
         for (node, neighbour) in &self.neighbours {
-            if neighbour.state() == NodeState::Unreachable
+            if matches!(neighbour.state(), NodeState::Unreachable | NodeState::CutOff)
                 && let Some(report) = self.neighbour_report(node, now)
             {
                 self.publish_all(Update::Node(report));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::core::{Core, door_shut};
+use super::core::{Core, PID1_HANGS, door_shut};
 use super::neighbours::Neighbour;
 use super::worker::Worker;
 use crate::journal::{Event as Kind, Priority, Record};
@@ -13,10 +13,10 @@ use crate::vocabulary::{Moment, NodeName};
 impl Core {
     /// What of our own is broken, one sentence each.
     pub(super) fn degraded(&self) -> Vec<String> {
-        let bus = self
-            .bus_lost
-            .as_ref()
-            .map(|why| format!("system bus: {why}; workers are followed and restarted through systemctl"));
+        let bus =
+            self.bus_lost.as_ref().filter(|_| !self.pid1_hangs).map(|why| {
+                format!("system bus: {why}; workers are followed and restarted through systemctl")
+            });
         let dropped = self.recorder.dropped();
         let lost = (dropped > 0).then(|| format!("evidence: {dropped} records were dropped since the start"));
         let braked = self.braked();
@@ -26,7 +26,8 @@ impl Core {
             )
         });
         let door = self.door_shut.then(door_shut);
-        [bus, door, self.stale_config.clone(), lost, self.blind(), common]
+        let pid1 = self.pid1_hangs.then(|| PID1_HANGS.to_owned());
+        [pid1, bus, door, self.stale_config.clone(), self.cut_off(), lost, self.blind(), common]
             .into_iter()
             .flatten()
             .chain(self.store.degraded())
@@ -59,7 +60,12 @@ impl Core {
     fn sees(&self) -> Vec<Sighting> {
         let sight = |(node, neighbour): (&NodeName, &Neighbour)| Sighting {
             node: node.clone(),
-            state: neighbour.state(),
+            // Who is cut off knows nothing of the other side.
+            state: match neighbour.state() {
+                NodeState::CutOff => NodeState::Unknown,
+                state => state,
+            },
+            ago_ms: u64::try_from(neighbour.handle.looked_ago().as_millis()).unwrap_or(u64::MAX),
         };
         self.neighbours.iter().map(sight).collect()
     }

@@ -152,6 +152,7 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
         host_since: now,
         catching_up: None,
         bus_lost: None,
+        pid1_hangs: false,
         door_shut: false,
         stale_config: None,
         published: (Vec::new(), now),
@@ -245,6 +246,7 @@ async fn supervise(
             notifier.status(core.status_line(now));
         }
         notifier.passed();
+        core.pid1(notifier.deaf_for(), now);
         let sleep = due.map_or(notifier.at_most(), |due| due.since(now).min(notifier.at_most()));
         let (before, woke) = (now, inbox.next(sleep, requests).await);
         let now = Moment::now();
@@ -271,6 +273,8 @@ async fn supervise(
             Woke::Done(Done::Gentle { worker, remedy, result, took }) => {
                 core.gentled(&worker, remedy, result, took, now);
             }
+            Woke::Done(Done::Probed { node, probe }) => core.probed(&node, *probe, now),
+            Woke::Done(Done::Sees { node, sees }) => core.says(&node, sees, now),
             Woke::Done(Done::Power { node, how, reply, took }) => core.powered(&node, how, reply, took),
             Woke::Done(Done::Drill { worker, ended }) => core.drill_done(&worker, *ended, now),
             Woke::Done(Done::DrillNode { node, came, reply }) => {

@@ -2,6 +2,7 @@
 //! receive pipes, as `fleet.yaml` names them.
 
 use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -224,4 +225,25 @@ pub struct Power {
     pub command: Command,
     /// How long the node must have been unreachable.
     pub after: Duration,
+    /// Whom the watcher has to reach, so that it is not itself the one that is cut off.
+    pub witness: Option<Witness>,
+}
+
+/// Somebody whose answer shows that a watcher is not cut off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Witness {
+    /// The watcher's own default gateway.
+    Gateway,
+    /// This address; a TCP port of it, if one is known to answer.
+    At(IpAddr, Option<u16>),
+}
+
+impl fmt::Display for Witness {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gateway => out.write_str("the watcher's gateway"),
+            Self::At(address, None) => write!(out, "{address}"),
+            Self::At(address, Some(port)) => write!(out, "{}", SocketAddr::new(*address, *port)),
+        }
+    }
 }

@@ -15,7 +15,7 @@ mod time;
 pub use allowance::Allowance;
 pub use care::{
     Canary, Command, DeliveryGap, FailureClass, Flow, Heartbeat, Nudge, NudgeSignal, Power, Remedy, Repipe,
-    Stuck,
+    Stuck, Witness,
 };
 pub use ids::{BootNonce, CatalogHash, FleetHash, IdError, InvocationId, Pin, ReqId, TaskKey};
 pub use lane_status::{

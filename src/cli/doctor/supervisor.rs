@@ -61,7 +61,7 @@ pub(super) fn judge(reports: &[NodeReport], server: &Hello) -> Vec<Finding> {
             NodeState::Leaving => {
                 findings.push(Finding::warn("watch", format!("{node} shuts down or reboots")));
             }
-            NodeState::SupervisorDead | NodeState::Unreachable => {
+            NodeState::SupervisorDead | NodeState::Unreachable | NodeState::CutOff => {
                 findings.push(Finding::fail("watch", format!("{node}: {}", report.why)));
             }
             NodeState::Unknown => findings.push(Finding::warn("watch", format!("{node}: {}", report.why))),

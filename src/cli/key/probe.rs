@@ -157,6 +157,12 @@ fn trouble(error: &ConnectError, node: &NodeName, me: &NodeName, identity: &Iden
         ConnectError::Unreachable { .. } | ConnectError::Random(_) | ConnectError::Local { .. } => {
             (false, None, None, None)
         }
+        ConnectError::CutOff { .. } => {
+            (false, None, None, Some("look at this host's interfaces, routes and firewall first".to_owned()))
+        }
+        ConnectError::Rejected { .. } => {
+            (true, None, None, Some(format!("on {node}: let this host in at the firewall")))
+        }
         ConnectError::NothingListens(_) | ConnectError::Silent(_) | ConnectError::HungUp(_) => (
             true,
             None,

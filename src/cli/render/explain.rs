@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::{lane, ms, word};
+use super::{lane, ms, state, word};
 use crate::cli::fold::fold;
 use crate::cli::screen::Paint;
 use crate::fleet::BlastRadius;
-use crate::peer::wire::Explanation;
+use crate::peer::wire::{Explanation, NodeExplanation};
 use crate::vocabulary::printable;
 
 /// Where a row's value begins.
@@ -63,11 +63,23 @@ pub fn explanation(explanation: &Explanation, width: Option<u16>, paint: Paint) 
     for (name, value) in worker.lane.iter().flat_map(|lane| lane::rows(lane)) {
         row(name, value);
     }
-    for (name, lines) in [("observed", &explanation.observed), ("decided", &explanation.decided)] {
+    listed(&mut text, &explanation.observed, &explanation.decided, width);
+    text
+}
+
+/// The same about a node as its watcher sees it.
+pub fn node_explanation(explanation: &NodeExplanation, width: Option<u16>, paint: Paint) -> String {
+    let (word, tone) = state(explanation.report.state);
+    let mut text = format!("{}  {}\n", explanation.report.node, paint.on(tone, word));
+    listed(&mut text, &explanation.observed, &explanation.decided, width);
+    text
+}
+
+fn listed(text: &mut String, observed: &[String], decided: &[String], width: Option<u16>) {
+    for (name, lines) in [("observed", observed), ("decided", decided)] {
         let _ = writeln!(text, "{name}");
         for line in lines {
             let _ = writeln!(text, "  {}", fold(&printable(line), width, 2, 4));
         }
     }
-    text
 }

@@ -16,7 +16,7 @@ mod tests;
 use std::time::Duration;
 
 pub use drill::{Rehearsed, drilled, rehearsals, rehearsed};
-pub use explain::explanation;
+pub use explain::{explanation, node_explanation};
 pub use fleet::{change, fleet, node_change};
 pub use lane::lane_change;
 pub use look::Look;
@@ -55,7 +55,9 @@ pub(super) fn state(state: NodeState) -> (&'static str, Tone) {
     let tone = match state {
         NodeState::Up => Tone::Good,
         NodeState::Starting | NodeState::Leaving => Tone::Fair,
-        NodeState::SupervisorDead | NodeState::Unreachable | NodeState::Unknown => Tone::Bad,
+        NodeState::SupervisorDead | NodeState::Unreachable | NodeState::CutOff | NodeState::Unknown => {
+            Tone::Bad
+        }
     };
     (state.name(), tone)
 }
@@ -64,6 +66,10 @@ pub(super) fn state(state: NodeState) -> (&'static str, Tone) {
 fn silent(state: NodeState) -> bool {
     match state {
         NodeState::Up | NodeState::Starting => false,
-        NodeState::Leaving | NodeState::SupervisorDead | NodeState::Unreachable | NodeState::Unknown => true,
+        NodeState::Leaving
+        | NodeState::SupervisorDead
+        | NodeState::Unreachable
+        | NodeState::CutOff
+        | NodeState::Unknown => true,
     }
 }

@@ -21,6 +21,7 @@ pub fn relaunched(target: &Target, outcome: &Outcome, whole: Duration) -> Option
         | Outcome::Held { .. }
         | Outcome::Released { .. }
         | Outcome::Explained(_)
+        | Outcome::ExplainedNode(_)
         | Outcome::Audit(_)
         | Outcome::Proof(_)
         | Outcome::Remedied(_)
@@ -55,6 +56,7 @@ pub fn remedied(target: &Target, outcome: &Outcome, whole: Duration) -> Option<S
         | Outcome::Held { .. }
         | Outcome::Released { .. }
         | Outcome::Explained(_)
+        | Outcome::ExplainedNode(_)
         | Outcome::Audit(_)
         | Outcome::Proof(_)
         | Outcome::Powered { .. }

@@ -271,6 +271,10 @@ fn foot(scene: &Scene, paint: Paint) -> Line<'static> {
 fn old(state: NodeState) -> bool {
     match state {
         NodeState::Up | NodeState::Starting => false,
-        NodeState::Leaving | NodeState::SupervisorDead | NodeState::Unreachable | NodeState::Unknown => true,
+        NodeState::Leaving
+        | NodeState::SupervisorDead
+        | NodeState::Unreachable
+        | NodeState::CutOff
+        | NodeState::Unknown => true,
     }
 }

@@ -172,6 +172,9 @@ pub(super) fn told(deed: &Deed, verdict: &Verdict, took: Duration) -> Answer {
         Outcome::Explained(explanation) => {
             (render::explanation(explanation, None, Paint(false)), Tone::Good, true)
         }
+        Outcome::ExplainedNode(explanation) => {
+            (render::node_explanation(explanation, None, Paint(false)), Tone::Good, true)
+        }
         Outcome::Held { for_ms } => (render::held(target, *for_ms), Tone::Good, false),
         Outcome::Failed(_) => {
             (render::relaunched(target, outcome, took).unwrap_or_default(), Tone::Bad, true)

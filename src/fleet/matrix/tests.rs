@@ -56,7 +56,7 @@ fn variant(bits: u16) -> String {
     text += &piece(0, "redis: { url: \"redis://a\" }\n");
     text += &format!("nodes:\n  a:\n    address: 192.0.2.1:1\n    pins: [\"{}\"]\n", pin('a'));
     text += &piece(1, "    watched_by: [b]\n");
-    text += &piece(2, "    power: { argv: [/bin/wake] }\n");
+    text += &piece(2, "    power: { argv: [/bin/wake], witness: gateway }\n");
     text += "    workers:\n      l: { lane: write }\n      w:\n        unit: w.service\n";
     text += &piece(
         3,

@@ -93,7 +93,8 @@ pub(super) fn node_detector(class: FailureClass) -> &'static str {
 
 /// What a watcher runs.
 pub(super) fn power(power: &Power) -> String {
-    format!("{}, after {}", line(&power.command), written(power.after))
+    let witness = power.witness.map(|witness| format!(", if {witness} answers")).unwrap_or_default();
+    format!("{}, after {}{witness}", line(&power.command), written(power.after))
 }
 
 /// A duration as somebody would write it into the file: `90s`, `2m`, `1h`.

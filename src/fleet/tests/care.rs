@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{good, load, refused, warnings, with};
 use crate::fleet::Worker;
 use crate::vocabulary::{
-    Canary, Command, DeliveryGap, Flow, Heartbeat, Mode, Nudge, NudgeSignal, Power, Repipe, Stuck,
+    Canary, Command, DeliveryGap, Flow, Heartbeat, Mode, Nudge, NudgeSignal, Power, Repipe, Stuck, Witness,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -252,7 +252,13 @@ fn a_command_is_a_program_by_its_path_and_words_that_can_be_seen() {
         ),
         (
             "argv: [/a], shell: true",
-            "26: `power` has no such setting (found `shell`; expected one of argv, user, timeout, after)".to_owned(),
+            "26: `power` has no such setting (found `shell`; expected one of argv, user, timeout, after, witness)".to_owned(),
+        ),
+        (
+            "argv: [/a], witness: mars",
+            "35: this is nobody whom a watcher could reach to see that it is not cut off (found `mars`; expected gateway, an IP \
+             address, or an IP address and a TCP port)"
+                .to_owned(),
         ),
     ] {
         refused(&power(written), &format!("fleet.yaml:7:{expected}"));
@@ -356,7 +362,7 @@ fn only_an_auxiliary_worker_may_wait() {
 fn power_is_granted_for_a_whole_node_and_to_somebody() {
     let text = with(
         "    watched_by: [mars]",
-        "    watched_by: [mars]\n    power: { argv: [/usr/sbin/etherwake, \"aa:bb:cc:dd:ee:ff\"], user: root, after: 2m }",
+        "    watched_by: [mars]\n    power: { argv: [/usr/sbin/etherwake, \"aa:bb:cc:dd:ee:ff\"], user: root, after: 2m, witness: \"192.0.2.1:22\" }",
     );
     assert_eq!(
         warnings(&text),
@@ -371,7 +377,21 @@ fn power_is_granted_for_a_whole_node_and_to_somebody() {
     let (mars, core) = ("mars".parse().unwrap(), "ai-core".parse().unwrap());
     let fleet = loaded.fleet;
     let command = command(&["/usr/sbin/etherwake", "aa:bb:cc:dd:ee:ff"], "root", 30 * SECOND);
-    assert_eq!(fleet.nodes[&core].power, Some(Power { command, after: 120 * SECOND }));
+    assert_eq!(
+        fleet.nodes[&core].power,
+        Some(Power {
+            command,
+            after: 120 * SECOND,
+            witness: Some(Witness::At([192, 0, 2, 1].into(), Some(22)))
+        })
+    );
+    // With two nodes a watcher cannot tell a dead neighbour from its own fault by itself.
+    let alone = warnings(&granted.replace(", witness: \"192.0.2.1:22\"", ""));
+    assert!(
+        matches!(&alone[..], [one] if one.contains("`mars` will not run `power` of `ai-core` by itself")),
+        "{alone:?}"
+    );
+    assert!(warnings(&granted.replace("\"192.0.2.1:22\"", "gateway")).is_empty());
     use crate::fleet::Right;
     assert!(fleet.allows_node(&mars, &core, Right::Power));
     assert!(!fleet.allows_node(&core, &mars, Right::Power), "deny by default");

@@ -189,6 +189,11 @@ fn root_here_may_order_for_the_whole_fleet_and_others_may_look() {
         assert_eq!(ask(&root, &request(target, Some("write"), relaunch(true))), Ok(()));
         assert_eq!(ask(&user, &request(target, Some("write"), relaunch(false))), Err(RefusalCode::NotRoot));
         assert_eq!(ask(&user, &request(target, Some("write"), Verb::Explain {})), Ok(()));
+        assert_eq!(
+            ask(&user, &request(target, None, Verb::Explain {})),
+            Ok(()),
+            "a node as it looks from here"
+        );
         assert_eq!(ask(&user, &request(target, None, Verb::Status {})), Ok(()));
     }
     for verb in [Verb::Hold { for_ms: 1 }, Verb::Release {}] {

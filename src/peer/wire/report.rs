@@ -74,6 +74,15 @@ pub struct Sighting {
     pub node: NodeName,
     /// Its state, as seen from there.
     pub state: NodeState,
+    /// How long ago the other one looked, in milliseconds; 0 if that was only just.
+    #[serde(default, skip_serializing_if = "fresh")]
+    pub ago_ms: u64,
+}
+
+/// A word this young is sent without its age, as peers of older versions know it.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn fresh(ago_ms: &u64) -> bool {
+    *ago_ms < 5_000
 }
 
 /// The last rehearsal of one class.
@@ -113,6 +122,9 @@ pub enum NodeState {
     SupervisorDead,
     /// No answer at all: down or cut off. From one place these look the same.
     Unreachable,
+    /// The watcher itself cannot call it: the fault is on the watcher's host or on the way. Only said on that host; its peers hear
+    /// [`Self::Unknown`].
+    CutOff,
     /// Not asked yet, or not watched from here.
     Unknown,
 }
@@ -200,6 +212,18 @@ pub struct Explanation {
     pub log: Vec<Line>,
 }
 
+/// The answer to `explain` about a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeExplanation {
+    /// The node as seen from here.
+    pub report: NodeReport,
+    /// What was observed, and which other causes of a silence are excluded, a line each.
+    pub observed: Vec<String>,
+    /// What is done or not done, and why, a line each.
+    pub decided: Vec<String>,
+}
+
 /// One line of the audit trail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -244,6 +268,7 @@ impl NodeState {
             Self::Leaving => "leaving",
             Self::SupervisorDead => "supervisor-dead",
             Self::Unreachable => "unreachable",
+            Self::CutOff => "cut-off",
             Self::Unknown => "unknown",
         }
     }

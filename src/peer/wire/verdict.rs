@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(doc)]
 use super::MAX_REQUEST;
-use super::{AuditLine, Explanation, NodeReport};
+use super::{AuditLine, Explanation, NodeExplanation, NodeReport};
 use crate::journal::Proof;
 use crate::vocabulary::{FailureClass, InvocationId, NodeName, Remedy, UnitName, WorkerName};
 
@@ -64,6 +64,8 @@ pub enum Outcome {
     },
     /// Why a worker is in the state it is in and what is (not) done about it.
     Explained(Explanation),
+    /// The same about a node, as its watcher sees it. Only on the local socket.
+    ExplainedNode(NodeExplanation),
     /// Lines of the audit trail, newest last.
     Audit(Vec<AuditLine>),
     /// What the journal says about a task.

@@ -56,7 +56,7 @@ impl Core {
 
     /// What speaks against breaking anything in view on purpose.
     fn amiss_from_here(&self, now: Moment) -> Option<String> {
-        if let Some(other) = self.rehearsed_now() {
+        if let Some(other) = self.rehearsed_now(now) {
             return Some(format!("a rehearsal of {other} is under way; one at a time"));
         }
         let what = self.what_is_amiss(None, now)?;

@@ -8,6 +8,9 @@ use crate::peer::wire::{Class, WorkerReport};
 use crate::supervise::worker::rungs;
 use crate::vocabulary::{FailureClass, Moment, NodeName, Remedy, WorkerName};
 
+/// How long a node's word counts that it rehearses with a worker: the longest lease, and the repair and the proof after it.
+const REHEARSED_AT_MOST: Duration = Duration::from_secs(600 + 30 + 60 + 60);
+
 /// A worker of a watched node.
 #[derive(Debug, Clone)]
 pub(in crate::supervise) struct Seen {
@@ -15,6 +18,8 @@ pub(in crate::supervise) struct Seen {
     at: Moment,
     /// Since when its node leaves it to its watchers.
     left: Option<Moment>,
+    /// Since when its node says that it rehearses with it.
+    drill: Option<Moment>,
     /// What this watcher has ordered for it and not heard back from, or when it may order again.
     errand: Run,
     /// What this watcher's own detectors see of it, and when they looked last.
@@ -92,6 +97,7 @@ impl Seen {
         let healthy = report.class == Class::Healthy;
         let another_run = report.invocation != self.report.invocation;
         let left = report.left_to_peers.then(|| self.left.unwrap_or(now));
+        let drill = report.drill.map(|_| self.drill.unwrap_or(now));
         let errand = match self.errand {
             // Whatever was ordered, it is up: the next fall is a new story.
             Run::NotBefore { .. } if healthy && (another_run || self.outside.is_none()) => Run::Idle,
@@ -102,21 +108,29 @@ impl Seen {
                 report,
                 at: now,
                 left,
+                drill,
                 errand,
                 signs: Signs::default(),
                 looked: None,
                 outside: None,
             };
         }
-        Self { report, at: now, left, errand, ..self }
+        Self { report, at: now, left, drill, errand, ..self }
+    }
+
+    /// Whether it is broken on purpose at the moment: so its node says, and not for longer than a rehearsal may take.
+    pub(super) fn is_rehearsed(&self, now: Moment) -> bool {
+        self.drill.is_some_and(|since| now.since(since) < REHEARSED_AT_MOST)
     }
 
     pub(in crate::supervise) fn new(report: WorkerReport, now: Moment) -> Self {
         let left = report.left_to_peers.then_some(now);
+        let drill = report.drill.map(|_| now);
         Self {
             report,
             at: now,
             left,
+            drill,
             errand: Run::Idle,
             signs: Signs::default(),
             looked: None,

@@ -1,7 +1,7 @@
 use super::*;
 use crate::fleet::parse;
 use crate::peer::wire::Class;
-use crate::vocabulary::InvocationId;
+use crate::vocabulary::{FailureClass, InvocationId};
 
 fn at(secs: u64) -> Moment {
     Moment::from_millis(secs * 1000)
@@ -214,4 +214,46 @@ async fn a_repipe_that_helped_ends_the_story() {
     assert_eq!(first.orders(18), None);
     first.work_waits(18, 24);
     assert_eq!(first.orders(24), Some(Remedy::Repipe), "the next fall begins with the first rung");
+}
+
+#[tokio::test]
+async fn a_word_about_another_node_has_an_age_however_often_it_is_repeated() {
+    let mars: NodeName = "mars".parse().unwrap();
+    let word = |ago_ms| vec![Sighting { node: "mars".parse().unwrap(), state: NodeState::Up, ago_ms }];
+    let mut venus = Neighbour::new(PeerHandle::idle(), at(0));
+    venus.says(word(0), at(10));
+    assert!(venus.sees(&mars, at(24)).is_some());
+    assert_eq!(venus.sees(&mars, at(25)), None, "it has not been said again");
+    venus.says(word(10_000), at(30));
+    assert_eq!(venus.sees(&mars, at(34)), Some((NodeState::Up, Duration::from_secs(14))));
+    assert_eq!(venus.sees(&mars, at(35)), None, "the age travels with it");
+    venus.says(word(20_000), at(40));
+    assert_eq!(venus.sees(&mars, at(40)), None, "what is old is not made new by being said again");
+}
+
+#[test]
+fn the_age_of_a_word_is_on_the_wire_and_a_young_one_reads_as_before() {
+    let read = |text: &str| serde_json::from_str::<Sighting>(text).unwrap();
+    let old = Sighting { ago_ms: 20_000, ..read(r#"{"node":"mars","state":"up"}"#) };
+    assert_eq!(read(&serde_json::to_string(&old).unwrap()), old);
+    let young = Sighting { ago_ms: 4_000, ..old };
+    assert_eq!(serde_json::to_string(&young).unwrap(), r#"{"node":"mars","state":"up"}"#);
+}
+
+#[tokio::test]
+async fn a_rehearsal_that_a_neighbour_speaks_of_ends_after_the_longest_lease() {
+    let mut mars = Neighbour::new(PeerHandle::idle(), at(0));
+    let drill = || WorkerReport { drill: Some(FailureClass::Dead), ..report(Class::Dead, None) };
+    for second in [10, 400, 750] {
+        mars.change(drill(), at(second));
+        assert!(mars.rehearsed_now(at(second)).is_some());
+    }
+    mars.change(drill(), at(10 + 750));
+    assert!(
+        mars.rehearsed_now(at(10 + 750)).is_none(),
+        "its word would block every other rehearsal for ever"
+    );
+    mars.change(report(Class::Healthy, None), at(800));
+    mars.change(drill(), at(900));
+    assert!(mars.rehearsed_now(at(901)).is_some(), "another one counts again");
 }

@@ -13,7 +13,10 @@ const EXAMPLE: &str = include_str!("../../../catalogs/fleet.yaml");
 /// The example with a `power` for both, so that every cell is handled.
 fn handled() -> String {
     let text = EXAMPLE
-        .replace("    watched_by: [mars]\n", "    watched_by: [mars]\n    power: { argv: [/bin/wake] }\n")
+        .replace(
+            "    watched_by: [mars]\n",
+            "    watched_by: [mars]\n    power: { argv: [/bin/wake], witness: gateway }\n",
+        )
         .replace(
             "on: ai-core, workers: [\"*\"], verbs: [status,",
             "on: ai-core, workers: [\"*\"], verbs: [power, status,",
