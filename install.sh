@@ -71,7 +71,7 @@ need_host() {
         die "systemd is not PID 1 here, so there is nothing to supervise with ('./install.sh --demo' boots nodes of its own)"
     local version
     version=$(systemctl --version | awk 'NR == 1 { print int($2) }')
-    [ "$version" -ge 250 ] || die "systemd $version is too old: 250 is needed, 252 (Debian 12) is what is tested"
+    [ "$version" -ge 250 ] || die "systemd $version is too old: 250 is needed; 252 (Debian 12) and 257 (Debian 13) are tested"
     # Whoever may open a file may lock it, so only root may.
     umask 077
     exec 9>>"$LOCK"
