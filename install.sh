@@ -31,8 +31,8 @@ new supervisor does not come up. Workers are never touched.
                   are made from it (only those), and the lanes that fleet.yaml names for it are started
   --binary FILE   a built `keyholder`; without it cargo builds one here first
   --listen-any    the door listens on all addresses instead of this node's own from fleet.yaml
-  --uninstall     stops and removes keyholder; keeps /etc/keyholder and /var/lib/keyholder …
-  --purge         … unless this is given as well: keys and history are gone then
+  --uninstall     stops and removes keyholder; keeps /etc/keyholder, /var/lib/keyholder and /var/lib/keyholder-lane …
+  --purge         … unless this is given as well: keys, history, ledgers and users are gone then
   --demo          boots two real nodes on this machine and shows what keyholder does (also without systemd as PID 1): about
                   a minute, after the build; afterwards nothing of it is left …
   --keep          … unless this is given as well: the nodes stay, to play with
@@ -71,10 +71,13 @@ need_host() {
         die "systemd is not PID 1 here, so there is nothing to supervise with ('./install.sh --demo' boots nodes of its own)"
     local version
     version=$(systemctl --version | awk 'NR == 1 { print int($2) }')
-    [ "$version" -ge 250 ] || die "systemd $version is too old: 250 is needed, 252 (Debian 12) is what is tested"
-    mkdir -p /run/lock
-    exec 9>/run/lock/keyholder-install.lock
-    flock -n 9 || die "another install.sh is running"
+    [ "$version" -ge 250 ] || die "systemd $version is too old: 250 is needed; 252 (Debian 12) and 257 (Debian 13) are tested"
+    # Whoever may open a file may lock it, so only root may.
+    umask 077
+    exec 9>>"$LOCK"
+    umask 022
+    chmod 600 "$LOCK"
+    flock -n 9 || die "another install.sh is running (it holds $LOCK)"
 }
 
 install_node() {

@@ -5,7 +5,10 @@ BIN=/usr/local/bin/keyholder
 UNITS=/usr/local/lib/systemd/system # /etc/systemd/system stays the operator's
 ETC=/etc/keyholder
 STATE=/var/lib/keyholder
+LEDGERS=/var/lib/keyholder-lane
+LOCK=/run/keyholder-install.lock # only root may make files there
 SUDOERS=/etc/sudoers.d/keyholder
+NEEDRESTART=/etc/needrestart/conf.d/keyholder.conf
 DROPIN=/etc/systemd/system/keyholder.socket.d/address.conf
 SHARE=/usr/local/share
 

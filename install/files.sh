@@ -19,6 +19,17 @@ put() {
     mv -T -- "$dst.new" "$dst"
     say "$dst"
 }
+# Removes a file so that put_back can bring it back.
+remove() { # DST
+    local dst=$1
+    [ -n "$backup" ] || backup=$(mktemp -d /var/tmp/keyholder-install.XXXXXX)
+    mkdir -p "$backup$(dirname -- "$dst")"
+    cp -a -- "$dst" "$backup$dst"
+    replaced+=("$dst")
+    changed=$((changed + 1))
+    rm -f -- "$dst"
+    say "removed $dst"
+}
 put_text() { # TEXT DST MODE
     local from
     from=$(mktemp)
@@ -62,6 +73,7 @@ install_binary() {
     for unit in "$HERE"/units/*.{socket,service,timer}; do put "$unit" "$UNITS/$(basename -- "$unit")" 644; done
     put "$HERE/units/sysusers.d/keyholder.conf" /usr/local/lib/sysusers.d/keyholder.conf 644
     put "$HERE/units/tmpfiles.d/keyholder.conf" /usr/local/lib/tmpfiles.d/keyholder.conf 644
+    put "$HERE/install/needrestart.conf" "$NEEDRESTART" 644
     made=$(mktemp -d)
     "$binary" man "$made" >/dev/null || die "'keyholder man' failed"
     for file in "$made"/*.1; do put "$file" "$SHARE/man/man1/$(basename -- "$file")" 644; done

@@ -67,22 +67,25 @@ restore_service() {
 }
 
 uninstall() {
-    local file
+    local file name
     systemctl disable -q --now keyholder-drill.timer keyholder.socket keyholder.service keyholder-lane-{write,read}.service 2>/dev/null || :
-    for file in "$BIN" "$UNITS"/keyholder.{socket,service} "$UNITS"/keyholder-drill.{timer,service} "$UNITS"/keyholder-{lane-write,lane-read,alert@}.service "$SUDOERS" "$DROPIN" /usr/local/lib/{sysusers,tmpfiles}.d/keyholder.conf \
+    for file in "$BIN" "$UNITS"/keyholder.{socket,service} "$UNITS"/keyholder-drill.{timer,service} "$UNITS"/keyholder-{lane-write,lane-read,alert@}.service "$SUDOERS" "$DROPIN" "$NEEDRESTART" /usr/local/lib/{sysusers,tmpfiles}.d/keyholder.conf \
         "$SHARE"/man/man1/keyholder{,-*}.1 "${COMPLETIONS[@]}"; do
         [ ! -e "$file" ] || { rm -f -- "$file" && say "removed $file"; }
     done
-    rmdir --ignore-fail-on-non-empty "$(dirname "$DROPIN")" 2>/dev/null || :
+    rmdir --ignore-fail-on-non-empty "$(dirname "$DROPIN")" "$(dirname "$NEEDRESTART")" /etc/needrestart 2>/dev/null || :
     rm -rf /run/keyholder
     systemctl daemon-reload
     systemctl reset-failed keyholder.socket keyholder.service 2>/dev/null || :
     if [ "$purge" = yes ]; then
-        rm -rf -- "$ETC" "$STATE"
-        ! getent passwd keyholder >/dev/null || userdel keyholder
-        ! getent group keyholder >/dev/null || groupdel keyholder
+        # Before the users: their numbers may be given to others afterwards.
+        rm -rf -- "$ETC" "$STATE" "$LEDGERS"
+        for name in keyholder-write keyholder-read keyholder; do
+            ! getent passwd "$name" >/dev/null || userdel "$name" || say "the user $name is kept" >&2
+            ! getent group "$name" >/dev/null || groupdel "$name" || say "the group $name is kept" >&2
+        done
         say "keyholder is gone, with its configuration, key and history"
     else
-        say "keyholder is gone; kept: $ETC and $STATE (--purge removes them too)"
+        say "keyholder is gone; kept: $ETC, $STATE and $LEDGERS (--purge removes them too)"
     fi
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::habit::{Habit, habit};
 use super::model::{Arg, Mode, Param};
+use super::own;
 use super::pid1;
 use super::program::{absolute, literal, name};
 use super::raw::{RawAction, RawCatalog};
@@ -139,6 +140,9 @@ fn fit(
     let habit = habit(literal(program), &words);
     if uses_sudo && !by_pid1 {
         pid1::within(report, program, habit);
+    }
+    if mode.value == Mode::Write {
+        own::action(report, program, &words);
     }
     match (mode.value, uses_sudo, habit) {
         (Mode::Read, true, _) => report.error(

@@ -12,8 +12,8 @@ use crate::vocabulary::ActionName;
 pub const SUDO: [&str; 3] = ["/usr/bin/sudo", "-n", "--"];
 /// Lines for one action. Nobody reads more, and what nobody reads nobody has allowed.
 pub const MAX_LINES: u64 = 256;
-/// Who the lanes run as.
-pub const USER: &str = "keyholder";
+/// Who the write lane runs as, and nobody else.
+pub const USER: &str = "keyholder-write";
 
 /// Why there are no sudoers lines. `parse` refuses such catalogs already.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -47,7 +47,7 @@ impl Action {
     }
 }
 
-/// The lines that user `keyholder` needs for this catalog, by action. Empty if nothing in it calls sudo.
+/// The lines that user `keyholder-write` needs for this catalog, by action. Empty if nothing in it calls sudo.
 ///
 /// # Errors
 /// [`SudoersError`], for a catalog that was not made by `parse`.

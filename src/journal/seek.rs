@@ -18,6 +18,9 @@ const MAX_OUTPUT: usize = 2 << 20;
 /// The longest line; longer ones count as records that could not be read.
 const MAX_LINE: usize = 64 << 10;
 
+/// How many records that name a task are read in search of those of strangers.
+const STRANGERS: usize = 50;
+
 /// How often a record is looked for that is not there, and how long after another.
 const LOOKS: u32 = 4;
 const AGAIN: Duration = Duration::from_millis(100);
@@ -55,16 +58,22 @@ pub async fn prove(task: &TaskId, expected: Option<Mode>) -> Result<Proof, ReadE
     timeout_at(until, search).await.unwrap_or(Err(ReadError::Late))
 }
 
-/// Everything that names the task. A lane hands its record to a thread and does not wait for it, so a result can be seen a
+/// Everything that names the task: all that was written in a lane's unit, by journald's own word, and the first of what anybody
+/// else has written. Of strangers nothing is missed that matters, so that they can neither hide a lane's record behind their own
+/// nor make what was read less than all. A lane hands its record to a thread and does not wait for it, so a result can be seen a
 /// moment before its record: if there is none yet it is looked for again.
 async fn claims(task: &TaskId) -> Result<Read, ReadError> {
     let mut left = LOOKS;
     loop {
         // Evidence that journald has not written yet is none; it answers when everything until now is.
         ask(&["--sync".to_owned()], usize::MAX).await?;
-        let claims = ask(&question([vec![format!("KEYHOLDER_TASK_ID={task}")]]), usize::MAX).await?;
+        let named = format!("KEYHOLDER_TASK_ID={task}");
+        let by = [WRITE_UNIT, READ_UNIT].map(|unit| vec![named.clone(), format!("_SYSTEMD_UNIT={unit}")]);
+        let mut claims = ask(&question(by), usize::MAX).await?;
         left -= 1;
         if left == 0 || prove::boot_of(&claims.records).is_some() {
+            let strangers = ask(&question([vec![named]]), STRANGERS).await?.records;
+            claims.records.extend(strangers.into_iter().filter(prove::is_strangers));
             return Ok(claims);
         }
         sleep(AGAIN).await;

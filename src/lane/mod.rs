@@ -8,6 +8,7 @@ pub mod approval;
 mod guard;
 mod ledger;
 mod output;
+mod own;
 mod pipe;
 mod recover;
 mod refusal;

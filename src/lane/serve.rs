@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use super::admit::{Admitted, Past, Refused, admit};
 use super::guard::RunLock;
 use super::ledger::{Begun, Known, LedgerError};
+use super::own::{Waiter, waits_for_us};
 use super::recover::{ATTEMPTS, HERE, Mark, forgotten, interrupted};
 use super::result::{Ran, Status, TaskResult};
 use super::run::{Beyond, GRACE, Order, run};
@@ -180,6 +181,7 @@ async fn execute(
     };
     let order = Order { argv, timeout: *timeout, grace: GRACE, stdin, late: &late };
     let begin = || shared.ledger.begin(piece.hash, &begun, shared.now_ms());
+    let mut waiter = pin!(waits_for_us(shared, argv));
     let ran = if *free && attempts == 1 {
         // Taken down while the command starts, before anything else has its turn here.
         let mut running = pin!(run(order));
@@ -187,11 +189,17 @@ async fn execute(
         begin()?;
         match first {
             Poll::Ready(ran) => ran,
-            Poll::Pending => marked(shared, desk, piece, &begun, running).await,
+            Poll::Pending => tokio::select! {
+                ran = marked(shared, desk, piece, &begun, running) => ran,
+                waiter = &mut waiter => return leave_to(shared, piece, &begun, lock, waiter),
+            },
         }
     } else {
         begin()?;
-        run_begun(shared, desk, piece, &begun, order).await?
+        tokio::select! {
+            ran = run_begun(shared, desk, piece, &begun, order) => ran?,
+            waiter = &mut waiter => return leave_to(shared, piece, &begun, lock, waiter),
+        }
     };
     let (ran, beyond) = match ran {
         Ok((ran, beyond)) => (Ok(ran), beyond),
@@ -224,6 +232,40 @@ async fn execute(
     if outlive(shared, beyond, task).await {
         lock.iter().for_each(|lock| lock.stays(false));
     }
+    Ok(())
+}
+
+/// Answers a task that waits for the end of this lane, so that the lane can leave: in the ledger, from where the next lane
+/// publishes it once it is there. What of it still runs in this unit PID 1 ends; what PID 1 runs for it goes on, and by the lock
+/// that it holds the next lane waits for its end.
+fn leave_to(
+    shared: &Rc<Shared>,
+    piece: Piece<'_>,
+    begun: &Begun,
+    lock: Option<RunLock>,
+    waiter: Waiter,
+) -> Result<(), Trouble> {
+    lock.iter().for_each(|lock| lock.stays(true));
+    let (status, note) = match waiter {
+        Waiter::Task => (
+            Status::Ok,
+            "it ended this lane and waited for that; the lane that was started after it answers".to_owned(),
+        ),
+        Waiter::Process(command) => (
+            Status::Interrupted,
+            format!(
+                "it ran `{command}`, which waits for the end of the lane that waits for the task: the lane left, and how far \
+                 the task came is not known; add --no-block there"
+            ),
+        ),
+    };
+    let result = TaskResult {
+        note: Some(note),
+        ..shared.result(begun.id.clone(), Some(begun.action.clone()), status)
+    };
+    shared.ledger.finish(piece.hash, begun, &shared.json(&result))?;
+    shared.says.task(&result);
+    shared.count(&result);
     Ok(())
 }
 

@@ -89,7 +89,7 @@ mod tests {
         ] {
             let other = refused(256, said);
             assert!(other.contains(said) && !other.contains(advice), "{other}");
-            assert!(other.contains("-- sudo -n -l"), "{other}");
+            assert!(other.contains("runuser -u keyholder-write -- sudo -n -l"), "{other}");
         }
         let killed = refused(11, "");
         assert!(killed.contains("SIGSEGV") && !killed.contains(advice), "{killed}");

@@ -11,6 +11,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use super::admit::Rules;
 use super::guard::{GuardError, RunLock, alone, rights};
 use super::ledger::{Ledger, LedgerError, Origin};
+use super::own::is_waited_for;
 use super::pipe::pipe;
 use super::says::Says;
 use super::shared::{Parts, Shared, Trouble, hash_of};
@@ -22,6 +23,8 @@ use crate::queue::{How, OWNED_FOR, Owner, QueueError, QueueName, Server};
 const STUCK: Duration = Duration::from_secs(20);
 /// How often the state of a command that a dead lane left running is looked at.
 const LOOK: Duration = Duration::from_millis(20);
+/// How often is looked whether that command waits for this lane.
+const WAITER_LOOK: Duration = Duration::from_millis(500);
 
 /// How a lane reads its rules anew; says why not, in one sentence.
 pub type Reload = Box<dyn Fn() -> Result<Rules, String>>;
@@ -182,16 +185,26 @@ async fn run(shared: Rc<Shared>, reload: Rc<dyn Fn() -> Result<Rules, String>>) 
 /// The first task is taken only when nothing runs any more that a lane before this one began.
 async fn begin(shared: Rc<Shared>) {
     let since = Instant::now();
+    let mut looked = None;
     while !shared.leaving.get() {
         match RunLock::is_held(&shared.state_dir) {
             Ok(false) => break,
-            Ok(true) => shared.enter(
-                "orphan",
-                true,
-                "taking no tasks: a command that the last lane began is still running; it is waited for, because two \
-                 must not run at a time"
-                    .to_owned(),
-            ),
+            Ok(true) => {
+                shared.enter(
+                    "orphan",
+                    true,
+                    "taking no tasks: a command that the last lane began is still running; it is waited for, because two \
+                     must not run at a time"
+                        .to_owned(),
+                );
+                if looked.is_none_or(|at: Instant| at.elapsed() > WAITER_LOOK) && !shared.ready.get() {
+                    looked = Some(Instant::now());
+                    if is_waited_for() {
+                        shared.ready.set(true);
+                        shared.notifier.borrow().ready();
+                    }
+                }
+            }
             Err(error) => shared.enter("file", true, format!("taking no tasks: run.lock: {error}")),
         }
         shared.passed();

@@ -155,7 +155,7 @@ fn sudoers_lines_pass_visudo_and_an_installed_file_is_compared() {
     visudo(&installed);
     let check = || told(keyholder(&["catalog", "sudoers", file, "--check"]).arg(&installed));
     assert!(check().starts_with("exit 0\n"), "{}", check());
-    let line = "keyholder ALL=(root) NOPASSWD: /usr/bin/systemctl restart apache2.service\n";
+    let line = "keyholder-write ALL=(root) NOPASSWD: /usr/bin/systemctl restart apache2.service\n";
     let wide = String::from_utf8(printed).unwrap().replace(line, &line.replace("apache2.service", "*"));
     std::fs::write(&installed, wide).unwrap();
     let told = check();

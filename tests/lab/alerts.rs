@@ -185,7 +185,7 @@ fn a_critical_death_is_told_to_a_person(lab: &Lab, events: &Events) {
     let left = || lab.sh("mars", "systemctl list-units --all --no-legend 'keyholder-alert@*'");
     wait("nothing is left of it", SOON, || left().trim().is_empty().then_some(()));
     // The group may look.
-    let seen = lab.sh("mars", "runuser -u keyholder -- keyholder events --no-follow -n 100 --json");
+    let seen = lab.sh("mars", "setpriv --reuid=nobody --regid=nogroup --groups=keyholder keyholder events --no-follow -n 100 --json");
     assert!(seen.contains("signal 11 (SEGV)"), "{seen}");
 }
 

@@ -45,7 +45,7 @@ const WAYS: [(&str, &str, usize); 7] = [
     ("exits", "touch /run/exits.now", 1),
     ("ends", "touch /run/ends.now", 1),
     // A reload lets systemd forget earlier starts, so that it counts from here.
-    ("limit", "systemctl daemon-reload; echo 0 >/run/limit.n; systemctl kill -s KILL limit", 1),
+    ("limit", "systemctl reset-failed limit; echo 0 >/run/limit.n; systemctl kill -s KILL limit", 1),
     ("prestart", "touch /run/prestart.broken; systemctl kill -s KILL prestart", 2),
 ];
 

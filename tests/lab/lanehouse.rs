@@ -17,6 +17,30 @@ const MORE: &str = r#"
     mode: read
     description: does nothing, so that nothing but the way is measured
     argv: [/usr/bin/true]
+  lab.root:
+    mode: write
+    description: needs root's rights, and must not run twice
+    argv: [/usr/bin/sudo, -n, --, /usr/local/sbin/rooted]
+  lab.again:
+    mode: write
+    description: restarts the lane that runs it, and waits for that
+    argv: [/usr/bin/sudo, -n, --, /usr/bin/systemctl, restart, keyholder-lane-write.service]
+  lab.later:
+    mode: write
+    description: restarts the lane that runs it, and does not wait
+    argv: [/usr/bin/sudo, -n, --, /usr/bin/systemctl, --no-block, restart, keyholder-lane-write.service]
+  lab.script:
+    mode: write
+    description: is a script that restarts the lane in the middle
+    argv: [/usr/bin/sudo, -n, --, /usr/local/sbin/restarts]
+  lab.upgrade:
+    mode: write
+    description: the same, run by PID 1
+    argv: [/usr/bin/sudo, -n, --, /usr/bin/systemd-run, --quiet, --pipe, --wait, --collect, /usr/local/sbin/restarts]
+  lab.intrude:
+    mode: read
+    description: tries to reach the write lane
+    argv: [/usr/local/bin/intrude]
   lab.stubborn:
     mode: write
     description: is root's, so that the lane cannot end it, and does not listen

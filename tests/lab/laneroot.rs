@@ -37,8 +37,10 @@ fn an_upgrade_is_run_by_pid_1(lab: &Lab) {
     assert!(said.contains("/run-u") && !said.contains(&format!("/{UNIT}\n")), "in a unit of its own: {said}");
     assert_eq!(lab.sh("mars", "stat -c %U /usr/lib/upgraded").trim(), "nobody");
     // Nothing else is allowed, and the sandbox is there.
-    let other =
-        lab.try_sh("mars", "setpriv --reuid=keyholder --clear-groups sudo -n -- /usr/bin/apt-get -y upgrade");
+    let other = lab.try_sh(
+        "mars",
+        "setpriv --reuid=keyholder-write --clear-groups sudo -n -- /usr/bin/apt-get -y upgrade",
+    );
     assert!(!other.status.success());
 }
 

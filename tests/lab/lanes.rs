@@ -78,7 +78,7 @@ fn each_lane_has_the_rights_of_its_mode_and_the_journal_says_which_one_ran_a_tas
     lab.write(
         "mars",
         "/etc/sudoers.d/keyholder",
-        "keyholder ALL=(root) NOPASSWD: /usr/bin/systemctl restart victim.service, \\\n    /usr/bin/systemd-run --quiet \
+        "keyholder-write ALL=(root) NOPASSWD: /usr/bin/systemctl restart victim.service, \\\n    /usr/bin/systemd-run --quiet \
          --pipe --wait --collect /usr/local/sbin/upgrade\n",
     );
     lab.sh("mars", "chmod 440 /etc/sudoers.d/keyholder; systemctl reset-failed; systemctl start keyholder-lane-write keyholder-lane-read");

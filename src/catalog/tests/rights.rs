@@ -167,7 +167,7 @@ fn sudoers_lines_are_exact_and_complete() {
     assert_eq!(lines.len(), 8);
     assert!(
         lines.contains(
-            &r"keyholder ALL=(root) NOPASSWD: /usr/bin/systemctl stop a\\\\x2db\:c\,d\=e\#f.service 10"
+            &r"keyholder-write ALL=(root) NOPASSWD: /usr/bin/systemctl stop a\\\\x2db\:c\,d\=e\#f.service 10"
                 .to_owned()
         ),
         "{lines:#?}"
@@ -187,7 +187,7 @@ fn an_installed_sudoers_file_is_compared() {
         compare("s", text.as_bytes(), &catalog).map_or_else(|problems| lines(&problems), |()| Vec::new())
     };
     assert_eq!(told(&good), [""; 0]);
-    let line = "keyholder ALL=(root) NOPASSWD: /usr/bin/systemctl restart a.service";
+    let line = "keyholder-write ALL=(root) NOPASSWD: /usr/bin/systemctl restart a.service";
     assert_eq!(told(line), [""; 0], "comments do not matter");
     let help = "take it out, and install what `keyholder catalog sudoers` prints";
     for (command, why) in [
@@ -199,7 +199,7 @@ fn an_installed_sudoers_file_is_compared() {
         ("ALL", "this allows every command"),
         ("/usr/bin/systemctl restart a\\*", "no action of the catalog needs this line"),
     ] {
-        let extra = format!("keyholder ALL=(root) NOPASSWD: {command}");
+        let extra = format!("keyholder-write ALL=(root) NOPASSWD: {command}");
         assert_eq!(
             told(&format!("{good}  {extra}\n")),
             [format!("s:{}:3: {why} (found `{extra}`; {help})", good.lines().count() + 1)]

@@ -9,6 +9,7 @@ use nix::unistd::Uid;
 
 use super::child;
 use super::finding::Finding;
+use super::rights::{self, As};
 use super::show::DEADLINE;
 use crate::config::trust;
 
@@ -44,7 +45,8 @@ pub(super) fn journal(dir: &Path) -> Finding {
 }
 
 /// Whether anybody is told of alerts. That nobody is, is no fault: it may be that the journal is watched.
-pub(super) fn alert_hook(hook: &Path) -> Finding {
+/// `user` tells as whom it is run.
+pub(super) fn alert_hook(hook: &Path, user: impl FnOnce() -> As) -> Finding {
     let shown = hook.display();
     if fs::symlink_metadata(hook).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
         let text = format!(
@@ -53,7 +55,7 @@ pub(super) fn alert_hook(hook: &Path) -> Finding {
         return Finding::ok("alert", text);
     }
     match trust::program(hook, Uid::from_raw(0)) {
-        Ok(()) => Finding::ok("alert", format!("{shown} is run for each alert, outside root")),
+        Ok(()) => rights::hook(hook, &user()),
         Err(why) => Finding::fail("alert", format!("{shown} is not run: {}", why.message)).way_out(why.help),
     }
 }

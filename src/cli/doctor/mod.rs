@@ -5,6 +5,7 @@ mod finding;
 mod host;
 mod lanes;
 mod parts;
+mod rights;
 mod show;
 mod supervisor;
 #[cfg(test)]
@@ -25,6 +26,9 @@ use super::redis;
 use super::screen::{self, ColorArgs};
 use crate::fleet::{Fleet, Node};
 use crate::vocabulary::NodeName;
+
+/// Where `install.sh` puts what the catalog needs.
+const SUDOERS: &str = "/etc/sudoers.d/keyholder";
 
 /// Check everything that must be right before a worker dies
 ///
@@ -103,7 +107,8 @@ fn examine(args: &DoctorArgs) -> Vec<Finding> {
     }
     findings.push(host::journal(Path::new("/var/log/journal")));
     let etc = args.fleet.parent().unwrap_or(Path::new("/etc/keyholder"));
-    findings.push(host::alert_hook(&etc.join("alert")));
+    findings.push(host::alert_hook(&etc.join("alert"), rights::hook_user));
+    findings.extend(me.as_ref().and_then(|me| rights::sudo(etc, me, Path::new(SUDOERS))));
     let mut dirs = vec![etc, Path::new("/etc/systemd/system/keyholder.socket.d")];
     if args.key_dir != etc {
         dirs.push(&args.key_dir);

@@ -1,4 +1,8 @@
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt as _;
+
 use super::finding::{exit, report};
+use super::rights::{As, in_the_way};
 use super::show::parse;
 use super::*;
 use crate::cli::exit::Exit;
@@ -34,12 +38,44 @@ fn units_are_told_apart_and_repeated_properties_kept() {
 fn a_missing_alert_hook_is_said_and_one_that_would_not_be_run_is_a_failure() {
     let dir = tempfile::tempdir().unwrap();
     let hook = dir.path().join("alert");
-    let none = host::alert_hook(&hook);
+    let alert_hook = |hook: &Path| host::alert_hook(hook, || As::User(BTreeSet::new()));
+    let none = alert_hook(&hook);
     assert_eq!(none.level, Level::Ok);
     assert!(none.text.contains("nobody is called"), "{none:?}");
     fs::write(&hook, "#!/bin/sh\n").unwrap();
-    let broken = host::alert_hook(&hook);
+    let broken = alert_hook(&hook);
     assert_eq!((broken.level, broken.way_out.is_some()), (Level::Fail, true));
+}
+
+#[test]
+fn a_hook_must_be_one_that_a_user_without_rights_can_execute() {
+    let dir = tempfile::tempdir().unwrap();
+    let (inner, hook) = (dir.path().join("etc"), dir.path().join("etc/alert"));
+    fs::create_dir(&inner).unwrap();
+    fs::write(&hook, "#!/bin/sh\n").unwrap();
+    let chmod = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    chmod(dir.path(), 0o755);
+    let (nobody, own_gid) = (As::User(BTreeSet::new()), nix::unistd::getegid().as_raw());
+    let member = As::User([own_gid].into());
+    for (mode, by_nobody, by_member) in [
+        (0o755, true, true),
+        (0o700, false, false),
+        (0o711, false, false),
+        (0o750, false, true),
+        (0o705, true, false),
+    ] {
+        chmod(&hook, mode);
+        assert_eq!(in_the_way(&hook, &nobody).is_none(), by_nobody, "{mode:o}");
+        assert_eq!(in_the_way(&hook, &member).is_none(), by_member, "{mode:o}");
+        assert_eq!(in_the_way(&hook, &As::Root), None);
+    }
+    chmod(&hook, 0o755);
+    chmod(&inner, 0o700);
+    assert_eq!(in_the_way(&hook, &nobody), Some(inner.canonicalize().unwrap()));
+    chmod(&inner, 0o755);
+    fs::write(&hook, "\x7fELF").unwrap();
+    chmod(&hook, 0o711);
+    assert_eq!(in_the_way(&hook, &nobody), None, "only a script is read");
 }
 
 #[test]
