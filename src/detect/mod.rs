@@ -8,7 +8,9 @@
 
 mod canary;
 mod files;
+mod journal;
 mod look;
+mod mounts;
 mod redis;
 mod task;
 mod timetable;

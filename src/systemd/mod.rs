@@ -10,6 +10,7 @@
 mod act;
 mod command;
 mod hub;
+mod logging;
 mod message;
 mod order;
 mod path;
@@ -29,6 +30,7 @@ use crate::vocabulary::{InvocationId, UnitName};
 
 use act::{Deed, Wish};
 pub use command::{CommandEnd, CommandExit};
+pub use logging::Logging;
 
 /// How many questions may wait for the task; more than there are workers on a node.
 const ASKS: usize = 1024;
@@ -182,6 +184,7 @@ enum Ask {
     Act(Box<Wish>),
     Watchdog { unit: UnitName, reply: oneshot::Sender<Result<u64, String>> },
     Host { reply: oneshot::Sender<Result<HostState, String>> },
+    Logging { unit: UnitName, reply: oneshot::Sender<Result<Logging, String>> },
 }
 
 /// The answer to a relaunch.
@@ -297,6 +300,12 @@ impl Systemd {
     /// not run. The text says why it could not be read; it takes five seconds at most.
     pub async fn watchdog(&self, unit: &UnitName) -> Result<u64, String> {
         self.question(|reply| Ask::Watchdog { unit: unit.clone(), reply }).await
+    }
+
+    /// How a unit, which need not be watched, is connected to the journal. The text says why it could not be read; it takes
+    /// five seconds at most.
+    pub async fn logging(&self, unit: &UnitName) -> Result<Logging, String> {
+        self.question(|reply| Ask::Logging { unit: unit.clone(), reply }).await
     }
 
     /// What the host is doing, asked anew: [`SystemdEvent::Host`] comes when systemd says so by itself, which SIGTERM may
