@@ -21,7 +21,7 @@ pub use neighbour::{Blackout, Errand, RANK_STEP, Sight, errand, power};
 pub use observation::{ActiveState, LoadState, Observation, StopCause, UnitSnapshot};
 pub use order::{Admitted, Objection, Wish, admit};
 pub use state::{Action, Ending, Episode, Event, Hold, Phase, Say, Wait, WorkerState};
-pub use vitals::{Pulse, Reading, Sign, Signs, Track, Vitals};
+pub use vitals::{Proof, Pulse, Reading, Sign, Signs, Track, Vitals};
 
 #[cfg(test)]
 mod false_alarms;
