@@ -8,6 +8,7 @@ mod core;
 mod drill;
 mod errands;
 mod gentle;
+pub(crate) mod handlers;
 pub mod kernel;
 mod lanes;
 mod loops;
