@@ -9,7 +9,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::journal::{self, Conf, LastLine};
 use crate::judge::Reading;
-use crate::systemd::{Logging, Systemd};
+use crate::systemd::{Facts, Systemd};
 use crate::vocabulary::UnitName;
 
 /// journald's own unit.
@@ -78,7 +78,7 @@ impl Journal {
             self.note(unit, id, Some(line.mark));
             return Ok(Reading::Mark(line.mark));
         }
-        let logging = systemd.logging(unit).await.map_err(|why| {
+        let logging = systemd.facts(unit).await.map_err(|why| {
             Blind::One(format!("whether lines of {unit} reach the journal cannot be seen: {why}"))
         })?;
         let id = logging.id.clone().unwrap_or_else(|| unit.clone());
@@ -122,7 +122,7 @@ impl Host {
         let unseen = |why: String| Blind::All(format!("lines cannot be seen, journald is the cause: {why}"));
         let journald: UnitName = JOURNALD.parse().map_err(|_| unseen(format!("{JOURNALD} is no unit")))?;
         let logging = systemd
-            .logging(&journald)
+            .facts(&journald)
             .await
             .map_err(|why| Blind::All(format!("whether journald runs cannot be seen: {why}")))?;
         if logging.active != "active" {
@@ -153,13 +153,7 @@ fn now_us() -> u64 {
 }
 
 /// Why a later line of this run would not be in the journal, by what is set and what has happened.
-fn unseen(
-    id: &UnitName,
-    logging: &Logging,
-    host: &Host,
-    line: Option<&LastLine>,
-    now: u64,
-) -> Option<String> {
+fn unseen(id: &UnitName, logging: &Facts, host: &Host, line: Option<&LastLine>, now: u64) -> Option<String> {
     if !logging.namespace.is_empty() {
         let namespace = &logging.namespace;
         return Some(format!(
@@ -186,7 +180,7 @@ fn unseen(
 /// Whether journald may be dropping lines of this unit because there were too many.
 async fn limited(
     id: &UnitName,
-    logging: &Logging,
+    logging: &Facts,
     host: &Host,
     line: Option<&LastLine>,
     now: u64,
@@ -217,15 +211,15 @@ mod tests {
         "agent.service".parse().unwrap()
     }
 
-    fn logging() -> Logging {
-        Logging {
+    fn logging() -> Facts {
+        Facts {
             id: Some(name()),
             active: "active".to_owned(),
             invocation: "0123456789abcdef0123456789abcdef".parse().ok(),
             active_since: 100,
             output: "journal".to_owned(),
             error: "inherit".to_owned(),
-            ..Logging::default()
+            ..Facts::default()
         }
     }
 
@@ -239,21 +233,21 @@ mod tests {
 
     #[test]
     fn a_line_that_could_not_arrive_is_not_missed() {
-        let sees = |logging: &Logging, host: &Host, line: Option<&LastLine>| {
+        let sees = |logging: &Facts, host: &Host, line: Option<&LastLine>| {
             unseen(&name(), logging, host, line, 1_000).is_none()
         };
         assert!(sees(&logging(), &host(50), None));
         assert!(sees(&logging(), &host(50), Some(&line(200, false))));
-        let elsewhere = Logging { output: "null".to_owned(), ..logging() };
+        let elsewhere = Facts { output: "null".to_owned(), ..logging() };
         assert!(!sees(&elsewhere, &host(50), Some(&line(200, false))));
         assert!(sees(&elsewhere, &host(50), Some(&line(200, true))), "it speaks to journald by itself");
         let earlier = LastLine { invocation: None, ..line(200, true) };
         assert!(!sees(&elsewhere, &host(50), Some(&earlier)), "that was another run");
-        let apart = Logging { namespace: "apart".to_owned(), ..logging() };
+        let apart = Facts { namespace: "apart".to_owned(), ..logging() };
         assert!(!sees(&apart, &host(50), Some(&line(200, false))));
         // journald was stopped and started at 500.
         assert!(!sees(&logging(), &host(500), Some(&line(200, false))));
         assert!(sees(&logging(), &host(500), Some(&line(600, false))));
-        assert!(sees(&Logging { active_since: 600, ..logging() }, &host(500), None));
+        assert!(sees(&Facts { active_since: 600, ..logging() }, &host(500), None));
     }
 }

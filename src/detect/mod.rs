@@ -22,6 +22,7 @@ use crate::systemd::Systemd;
 use crate::vocabulary::Target;
 
 pub use look::{Look, Place};
+pub(crate) use mounts::unfit;
 
 /// What a detector read.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -196,7 +196,7 @@ impl Hub {
                 Turn::Asked(Ask::Host { reply }) => {
                     let _ = reply.send(Err("the system bus is gone".to_owned()));
                 }
-                Turn::Asked(Ask::Logging { reply, .. }) => {
+                Turn::Asked(Ask::Facts { reply, .. }) => {
                     let _ = reply.send(Err("the system bus is gone".to_owned()));
                 }
                 Turn::Shown(shown) => {

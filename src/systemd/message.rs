@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use zbus::message::{Flags, Message};
 use zbus::{Error, MatchRule, ObjectPath, Variant, message};
 
-use super::logging::Logging;
+use super::facts::Facts;
 use super::path;
 use super::raw::{Raw, Value};
 use crate::vocabulary::UnitName;
@@ -160,14 +160,14 @@ pub(super) fn all(message: &Message, raw: &mut Raw) -> Result<(), Error> {
 }
 
 /// The same answer, read for how the unit is connected to the journal.
-pub(super) fn logging(message: &Message) -> Result<Logging, Error> {
+pub(super) fn facts(message: &Message) -> Result<Facts, Error> {
     let body = message.body();
     let values: HashMap<&str, Variant<'_>> = body.deserialize()?;
-    let mut logging = Logging::default();
+    let mut facts = Facts::default();
     for (name, value) in &values {
-        logging.set(name, value);
+        facts.set(name, value);
     }
-    Ok(logging)
+    Ok(facts)
 }
 
 fn take(values: HashMap<&str, Variant<'_>>, raw: &mut Raw) {

@@ -9,8 +9,8 @@
 
 mod act;
 mod command;
+mod facts;
 mod hub;
-mod logging;
 mod message;
 mod order;
 mod path;
@@ -30,7 +30,8 @@ use crate::vocabulary::{InvocationId, UnitName};
 
 use act::{Deed, Wish};
 pub use command::{CommandEnd, CommandExit};
-pub use logging::Logging;
+pub use facts::Facts;
+pub(crate) use facts::stray;
 
 /// How many questions may wait for the task; more than there are workers on a node.
 const ASKS: usize = 1024;
@@ -184,7 +185,7 @@ enum Ask {
     Act(Box<Wish>),
     Watchdog { unit: UnitName, reply: oneshot::Sender<Result<u64, String>> },
     Host { reply: oneshot::Sender<Result<HostState, String>> },
-    Logging { unit: UnitName, reply: oneshot::Sender<Result<Logging, String>> },
+    Facts { unit: UnitName, reply: oneshot::Sender<Result<Facts, String>> },
 }
 
 /// The answer to a relaunch.
@@ -302,10 +303,10 @@ impl Systemd {
         self.question(|reply| Ask::Watchdog { unit: unit.clone(), reply }).await
     }
 
-    /// How a unit, which need not be watched, is connected to the journal. The text says why it could not be read; it takes
+    /// What a unit, which need not be watched, is run by and how it is connected to the journal. The text says why it could not be read; it takes
     /// five seconds at most.
-    pub async fn logging(&self, unit: &UnitName) -> Result<Logging, String> {
-        self.question(|reply| Ask::Logging { unit: unit.clone(), reply }).await
+    pub async fn facts(&self, unit: &UnitName) -> Result<Facts, String> {
+        self.question(|reply| Ask::Facts { unit: unit.clone(), reply }).await
     }
 
     /// What the host is doing, asked anew: [`SystemdEvent::Host`] comes when systemd says so by itself, which SIGTERM may

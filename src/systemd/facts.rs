@@ -1,4 +1,5 @@
-//! How a unit is connected to the journal, as PID 1 has it. Where its lines cannot arrive, that they do not come says nothing.
+//! What is asked about a unit beside its state: its main process, and how it is connected to the journal. Where its lines cannot
+//! arrive, that they do not come says nothing.
 
 use std::time::Duration;
 
@@ -8,11 +9,13 @@ use crate::vocabulary::{InvocationId, UnitName};
 /// The least severe level that a line of standard output can have (`LOG_DEBUG`); `LogLevelMax=` is -1 if it is not set.
 const ALL_LEVELS: i32 = 7;
 
-/// What of a unit's settings decides whether its lines reach the journal.
+/// A unit's main process, and what decides whether its lines reach the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Logging {
+pub struct Facts {
     /// The unit's proper name. The journal files lines under it, whatever alias the unit is known by elsewhere.
     pub id: Option<UnitName>,
+    /// Its main process, 0 for none.
+    pub main_pid: u32,
     /// systemd's ActiveState.
     pub active: String,
     /// The present run.
@@ -35,10 +38,11 @@ pub struct Logging {
     pub burst: u64,
 }
 
-impl Default for Logging {
+impl Default for Facts {
     fn default() -> Self {
         Self {
             id: None,
+            main_pid: 0,
             active: String::new(),
             invocation: None,
             active_since: 0,
@@ -53,7 +57,7 @@ impl Default for Logging {
     }
 }
 
-impl Logging {
+impl Facts {
     /// Takes one property over; others than those needed are passed by.
     pub(super) fn set(&mut self, name: &str, value: &impl Value) {
         let text = |to: &mut String| {
@@ -63,6 +67,9 @@ impl Logging {
         };
         match name {
             "Id" => self.id = value.text().and_then(|id| id.parse().ok()),
+            "MainPID" => {
+                self.main_pid = value.number().and_then(|pid| pid.try_into().ok()).unwrap_or_default()
+            }
             "ActiveState" => text(&mut self.active),
             "InvocationID" => self.invocation = value.invocation().flatten(),
             "ActiveEnterTimestampMonotonic" => self.active_since = value.number().unwrap_or_default(),
@@ -127,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_level_that_is_dropped_does_not_arrive_and_two_zeros_are_no_rate() {
-        let mut logging = Logging::default();
+        let mut logging = Facts::default();
         for (name, value) in [
             ("StandardOutput", "journal"),
             ("LogRateLimitIntervalUSec", "0"),
