@@ -129,7 +129,14 @@ impl Task {
         }
         let lines = plan.looks.iter().filter_map(|look| match &look.place {
             Place::Journal(unit) => Some(unit),
-            _ => None,
+            Place::File(_)
+            | Place::Lane(_)
+            | Place::Key(_)
+            | Place::Command(_)
+            | Place::Watchdog(_)
+            | Place::Queue(_)
+            | Place::LaneQueue(_)
+            | Place::Canary(..) => None,
         });
         self.journal.keep(&lines.collect::<Vec<_>>());
         self.table = Timetable::new(Instant::now(), plan.looks.iter().map(|look| look.every));

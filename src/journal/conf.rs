@@ -60,7 +60,7 @@ impl Conf {
     fn parse(text: &str) -> Self {
         let last = |name: &str| {
             let values = text.lines().filter_map(|line| line.trim().split_once('='));
-            values.filter(|(key, _)| key.trim() == name).map(|(_, value)| value.trim()).last()
+            values.filter(|(key, _)| key.trim() == name).map(|(_, value)| value.trim()).next_back()
         };
         let default = Self::default();
         let (interval, burst) = default.rate.unwrap_or_default();
