@@ -94,7 +94,11 @@ impl Play {
         let ails = match self.last.0 {
             Health::Stuck(_) => Some(FailureClass::Stuck),
             Health::DeliveryGap(_) => Some(FailureClass::DeliveryGap),
-            _ => None,
+            Health::Healthy
+            | Health::Blind(_)
+            | Health::InTransition(_)
+            | Health::Dead(_)
+            | Health::Unknown(_) => None,
         };
         Proof { ails, beat: self.shown, flow: self.shown, within: Duration::from_secs(90) }
     }

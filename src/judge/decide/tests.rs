@@ -31,7 +31,11 @@ impl Story {
             self.proof.ails = match health {
                 Health::Stuck(_) => Some(FailureClass::Stuck),
                 Health::DeliveryGap(_) => Some(FailureClass::DeliveryGap),
-                _ => None,
+                Health::Healthy
+                | Health::Blind(_)
+                | Health::InTransition(_)
+                | Health::Dead(_)
+                | Health::Unknown(_) => None,
             };
         }
         let terms = Terms {
