@@ -2,7 +2,7 @@
 //! long as that lasts, and nothing can end it. So it hangs on a thread of its own, costs only its own reading, and is
 //! not tried again before the thread is back.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, Metadata};
 use std::hash::{DefaultHasher, Hasher as _};
 use std::io::{ErrorKind, Read as _};
@@ -17,6 +17,7 @@ use nix::fcntl::OFlag;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use super::mounts;
 use crate::judge::Reading;
 use crate::vocabulary::{LANE_STATUS_MAX, LaneStatus, printable};
 
@@ -32,12 +33,14 @@ const STACK: usize = 128 * 1024;
 pub(super) enum Target {
     Beat(PathBuf),
     Lane(PathBuf),
+    /// Whether the file system of such a file could take a beat.
+    Fit(PathBuf),
 }
 
 impl Target {
     fn path(&self) -> &Path {
         match self {
-            Self::Beat(path) | Self::Lane(path) => path,
+            Self::Beat(path) | Self::Lane(path) | Self::Fit(path) => path,
         }
     }
 }
@@ -46,6 +49,8 @@ impl Target {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Files {
     hanging: Arc<Mutex<BTreeSet<Target>>>,
+    /// What was read last.
+    before: Arc<Mutex<BTreeMap<Target, Reading>>>,
 }
 
 /// One batch on its thread: how far it is, and what it has read.
@@ -56,9 +61,31 @@ struct Batch {
 }
 
 impl Files {
-    /// Looks at all of them, in their order. Takes at most a second for each that hangs, and no more than four seconds.
+    /// Looks at all of them, in their order. Takes at most a second for each that hangs, and no more than four seconds. A file
+    /// that has not changed shows something only if its file system could have taken a change.
     pub(super) async fn read(&self, targets: Vec<Target>) -> Vec<Reading> {
-        self.read_with(targets, look).await
+        let mut readings = self.read_with(targets.clone(), look).await;
+        let still: Vec<usize> = {
+            let mut before = locked(&self.before);
+            before.retain(|target, _| targets.contains(target));
+            let all = targets.iter().zip(&readings).enumerate();
+            let still = all.filter_map(|(at, (target, reading))| {
+                let same = before.insert(target.clone(), reading.clone()).as_ref() == Some(reading);
+                (matches!(reading, Reading::Silent(_)) || (same && matches!(reading, Reading::Mark(_))))
+                    .then_some(at)
+            });
+            still.collect()
+        };
+        if still.is_empty() {
+            return readings;
+        }
+        let fit = still.iter().filter_map(|at| Some(Target::Fit(targets.get(*at)?.path().to_owned())));
+        for (at, fit) in still.iter().zip(self.read_with(fit.collect(), look).await) {
+            if let (Reading::Failed(_), Some(reading)) = (&fit, readings.get_mut(*at)) {
+                *reading = fit;
+            }
+        }
+        readings
     }
 
     async fn read_with(&self, targets: Vec<Target>, look: fn(&Target) -> Reading) -> Vec<Reading> {
@@ -158,6 +185,10 @@ fn look(target: &Target) -> Reading {
             Err(error) => failed(path, &error),
         },
         Target::Lane(path) => lane(path),
+        Target::Fit(path) => match mounts::unfit(path) {
+            Some(why) => Reading::Failed(why),
+            None => Reading::Moving,
+        },
     }
 }
 

@@ -8,7 +8,9 @@
 
 mod canary;
 mod files;
+mod journal;
 mod look;
+mod mounts;
 mod redis;
 mod task;
 mod timetable;
@@ -20,6 +22,7 @@ use crate::systemd::Systemd;
 use crate::vocabulary::Target;
 
 pub use look::{Look, Place};
+pub(crate) use mounts::unfit;
 
 /// What a detector read.
 #[derive(Debug, Clone, PartialEq, Eq)]

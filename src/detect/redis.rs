@@ -74,7 +74,21 @@ impl Watcher {
             Ok(answers) => answers,
             Err(why) => return all(&why),
         };
-        looks.iter().zip(answers).map(|(look, answer)| self.reading(look, &answer, &unsent)).collect()
+        let readings = looks.iter().zip(answers).map(|(look, answer)| self.reading(look, &answer, &unsent));
+        let mut readings: Vec<Reading> = readings.collect();
+        if readings.iter().any(rests_on_writes)
+            && let Ok(eyes) = &mut self.eyes
+        {
+            match eyes.refusal().await {
+                Ok(None) => {}
+                Ok(Some(why)) | Err(why) => {
+                    for reading in readings.iter_mut().filter(|reading| rests_on_writes(reading)) {
+                        *reading = Reading::Failed(why.clone());
+                    }
+                }
+            }
+        }
+        readings
     }
 
     fn reading(&mut self, look: &Look, answer: &Answer, unsent: &BTreeMap<Target, String>) -> Reading {
@@ -131,6 +145,14 @@ impl Watcher {
         before.is_some_and(|before| {
             now.length < before.length || (now.left != before.left && now.right != before.right)
         })
+    }
+}
+
+/// Whether a reading says something only of a server that takes writes: no beat can be left and no work be taken in another.
+fn rests_on_writes(reading: &Reading) -> bool {
+    match reading {
+        Reading::Silent(_) | Reading::Mark(_) => true,
+        Reading::Moving | Reading::Failed(_) => false,
     }
 }
 

@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::files::{self, Files};
+use super::journal::Journal;
 use super::look::{Look, Place};
 use super::redis::Watcher;
 use super::timetable::Timetable;
@@ -51,6 +52,7 @@ struct Task {
     /// What has become due and is not being read yet.
     pending: BTreeSet<usize>,
     files: Files,
+    journal: Journal,
     /// Away while something is read in Redis.
     watcher: Option<Watcher>,
 }
@@ -72,6 +74,7 @@ pub(super) async fn run(mut plan: watch::Receiver<Plan>, systemd: Systemd, out: 
         busy: Vec::new(),
         pending: BTreeSet::new(),
         files: Files::default(),
+        journal: Journal::default(),
         watcher: Some(Watcher::new(None)),
     };
     task.take(plan.borrow_and_update().clone());
@@ -124,6 +127,18 @@ impl Task {
             Some(watcher) if plan.redis == self.plan.redis => watcher.keep(&plan.looks),
             Some(_) | None => self.watcher = Some(Watcher::new(plan.redis.as_deref())),
         }
+        let lines = plan.looks.iter().filter_map(|look| match &look.place {
+            Place::Journal(unit) => Some(unit),
+            Place::File(_)
+            | Place::Lane(_)
+            | Place::Key(_)
+            | Place::Command(_)
+            | Place::Watchdog(_)
+            | Place::Queue(_)
+            | Place::LaneQueue(_)
+            | Place::Canary(..) => None,
+        });
+        self.journal.keep(&lines.collect::<Vec<_>>());
         self.table = Timetable::new(Instant::now(), plan.looks.iter().map(|look| look.every));
         self.plan = plan;
     }
@@ -176,7 +191,8 @@ impl Task {
             self.start(Group::Bus, async move { (watchdogs(&systemd, bus).await, None) });
         }
         if !journal.is_empty() {
-            self.start(Group::Journal, async move { (last_lines(journal).await, None) });
+            let (reader, systemd) = (self.journal.clone(), self.systemd.clone());
+            self.start(Group::Journal, async move { (reader.read(&systemd, journal).await, None) });
         }
     }
 
@@ -262,24 +278,6 @@ async fn watchdogs(systemd: &Systemd, units: Vec<(usize, UnitName)>) -> Vec<(usi
                 )),
                 Ok(at) => Reading::Mark(at),
                 Err(why) => Reading::Failed(wrong.insert(why).clone()),
-            },
-        };
-        readings.push((number, reading));
-    }
-    readings
-}
-
-/// The same: a journal that cannot be read is not read a thousand times.
-async fn last_lines(units: Vec<(usize, UnitName)>) -> Vec<(usize, Reading)> {
-    let mut wrong = None;
-    let mut readings = Vec::with_capacity(units.len());
-    for (number, unit) in units {
-        let reading = match &wrong {
-            Some(why) => Reading::Failed(String::clone(why)),
-            None => match crate::journal::last_mark(&unit).await {
-                Ok(Some(mark)) => Reading::Mark(mark),
-                Ok(None) => Reading::Silent(format!("{unit} has no line in the journal, and none came")),
-                Err(error) => Reading::Failed(wrong.insert(error.to_string()).clone()),
             },
         };
         readings.push((number, reading));

@@ -1,6 +1,8 @@
 //! Evidence: what was seen, decided and done, first into our own database, then into the journal.
 
+mod beat;
 mod bridge;
+mod conf;
 mod emit;
 mod event;
 mod inside;
@@ -12,12 +14,14 @@ mod seek;
 mod stream;
 mod tap;
 
+pub use beat::{LastLine, count_since, last_line, sync};
 pub use bridge::take_warnings;
+pub use conf::Conf;
 pub(crate) use emit::{Journal, Line};
 pub use event::{EXECUTED, Event, Priority, TRANSITION};
 pub(crate) use inside::Inside;
 pub use prove::{Evidence, Proof, ProofVerdict, Shows};
-pub use read::{ReadError, last_lines, last_mark, persistent};
+pub use read::{ReadError, last_lines, persistent};
 pub use record::{MAX_TEXT, Record, Recorder};
 pub(crate) use record::{Mail, Stamped, Stamper, rfc3339, wall_ms};
 pub use seek::prove;

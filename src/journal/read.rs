@@ -2,7 +2,6 @@
 //! C build, GPL-3 or young.
 
 use std::collections::VecDeque;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -15,9 +14,9 @@ use crate::vocabulary::{InvocationId, UnitName, clipped, printable_bytes};
 
 pub(super) const JOURNALCTL: &str = "/usr/bin/journalctl";
 /// How long `journalctl` may take; on an idle host it needs some 20 ms, with many rotated files ten times that.
-const DEADLINE: Duration = Duration::from_secs(2);
+pub(super) const DEADLINE: Duration = Duration::from_secs(2);
 /// How long journald may take to write down what it has; then the lines are those that are there.
-const SYNC: Duration = Duration::from_secs(1);
+pub(super) const SYNC: Duration = Duration::from_secs(1);
 /// The longest line that is returned, in characters.
 const MAX_LINE: usize = 200;
 /// How many bytes of a line are kept while it is read: [`MAX_LINE`] characters of four bytes each.
@@ -61,29 +60,6 @@ pub async fn last_lines(
     run(Path::new(JOURNALCTL), &argv(unit, invocation, n), usize::from(n), DEADLINE).await
 }
 
-/// Stands for the last line that a unit's own processes wrote, whatever it says; `None` if there is none. What PID 1 says about
-/// the unit is no sign of its life and does not count. A line from before a reboot stands still like any other old one, and
-/// asking for this boot's only would ask the kernel for its id, which reads as the host's in a sandbox within a container.
-///
-/// # Errors
-/// As [`last_lines`].
-///
-/// # Cancel safety
-/// Dropping the future kills the child.
-pub async fn last_mark(unit: &UnitName) -> Result<Option<u64>, ReadError> {
-    let mut argv = ["--no-pager", "--quiet", "--lines=1"].map(str::to_owned).to_vec();
-    // Whatever fields are chosen, the place in the journal is told with them.
-    argv.extend(["--output=export", "--output-fields=_PID"].map(str::to_owned));
-    argv.push(format!("_SYSTEMD_UNIT={unit}"));
-    let lines = run(Path::new(JOURNALCTL), &argv, usize::from(u8::MAX), DEADLINE).await?;
-    let cursor = lines.iter().find(|line| line.starts_with("__CURSOR="));
-    Ok(cursor.map(|cursor| {
-        let mut hasher = DefaultHasher::new();
-        cursor.hash(&mut hasher);
-        hasher.finish()
-    }))
-}
-
 /// Whether the journal outlives a reboot, going by what journald itself goes by with its default `Storage=auto`.
 pub fn persistent() -> bool {
     Path::new("/var/log/journal").is_dir()
@@ -119,7 +95,7 @@ pub(super) fn start(program: &Path, argv: &[String]) -> Result<Child, ReadError>
         .map_err(ReadError::Run)
 }
 
-async fn run(
+pub(super) async fn run(
     program: &Path,
     argv: &[String],
     n: usize,

@@ -10,6 +10,7 @@ use ailing::Ailment;
 use super::classify::{Cause, Death, Health, Obstacle};
 use super::crowd::Crowd;
 use super::state::{Action, Ending, Episode, Event, Hold, Phase, Say, Wait, WorkerState};
+use super::vitals::Proof;
 use crate::vocabulary::{BlastRadius, InvocationId, Moment, Policy, Remedy, RepairBy};
 
 /// How long a crashed unit with `Restart=` is left to systemd, which passes through `failed` on its way to
@@ -64,6 +65,8 @@ pub struct Terms<'a> {
     pub rungs: Rungs,
     /// The node's other workers at this moment.
     pub crowd: Crowd,
+    /// What was seen of its signs in this run.
+    pub proof: Proof,
 }
 
 /// A part of `full` that differs from worker to worker.
@@ -141,8 +144,8 @@ impl Turn<'_> {
                     self.done(Ending::Failed);
                 }
             }
-            Phase::Settling { until, invocation: run, episode } => {
-                self.settling(health, invocation, until, run, episode);
+            Phase::Settling { until, invocation: run, episode, sign_by } => {
+                self.settling(health, invocation, (until, sign_by), run, episode);
             }
             Phase::Verifying { until, remedy, episode } => self.verifying(health, until, remedy, episode),
             phase @ (Phase::Watching
@@ -176,7 +179,7 @@ impl Turn<'_> {
     fn up(&mut self, phase: &Phase, invocation: Option<InvocationId>) {
         match (phase, invocation) {
             (Phase::Quarantined { failures, .. }, Some(invocation)) => {
-                let episode = Episode { failures: *failures, quarantined: true };
+                let episode = Episode { failures: *failures, quarantined: true, ails: None };
                 self.settle(invocation, episode);
             }
             (Phase::Watching, _) => {}
@@ -232,10 +235,10 @@ impl Turn<'_> {
             // It was waited for while it ran; it does not any more, and that is another story.
             Phase::Waiting { why: Wait::LookAround | Wait::Brake, .. } => self.found_dead(death),
             Phase::Waiting { due, failures, .. } if self.now >= due => {
-                self.repair(Episode { failures, quarantined: false });
+                self.repair(Episode { failures, ..Episode::default() });
             }
             Phase::Quarantined { retry, failures } if self.now >= retry => {
-                self.repair(Episode { failures, quarantined: true });
+                self.repair(Episode { failures, quarantined: true, ails: None });
             }
             Phase::Waiting { .. } | Phase::Quarantined { .. } | Phase::LeftToPeers => {}
             // `seen` handles these before it asks.
@@ -315,6 +318,7 @@ impl Turn<'_> {
         let surplus = acts.len().saturating_sub(limit);
         acts.drain(..surplus);
         self.actions.push(Action::Act(remedy));
+        let episode = Episode { ails: self.terms.proof.ails, ..episode };
         self.go(Phase::Repairing { since: self.now, remedy, episode });
     }
 
@@ -349,7 +353,10 @@ impl Turn<'_> {
     }
 
     fn settle(&mut self, invocation: InvocationId, episode: Episode) {
-        self.go(Phase::Settling { until: self.now + self.terms.policy.settle, invocation, episode });
+        let until = self.now + self.terms.policy.settle;
+        let awaits = episode.ails.is_some() || episode.quarantined;
+        let sign_by = awaits.then(|| until + self.terms.proof.within);
+        self.go(Phase::Settling { until, invocation, episode, sign_by });
     }
 
     fn failed(&mut self, episode: Episode) {
@@ -364,7 +371,8 @@ impl Turn<'_> {
             self.go(Phase::Quarantined { retry: self.now + wait, failures });
         } else {
             let wait = backoff(failures, self.terms.salt);
-            self.say(Say::TryAgain(wait));
+            let ails = episode.ails.is_some() && self.terms.proof.ails.is_some();
+            self.say(if ails { Say::NoHelp(Remedy::Relaunch, wait) } else { Say::TryAgain(wait) });
             self.go(Phase::Waiting { due: self.now + wait, why: Wait::Backoff, failures });
         }
     }
@@ -373,18 +381,15 @@ impl Turn<'_> {
         &mut self,
         health: &Health,
         seen: Option<InvocationId>,
-        until: Moment,
+        (until, sign_by): (Moment, Option<Moment>),
         run: InvocationId,
         episode: Episode,
     ) {
         match health {
-            // That it stays up is what a relaunch has to show. Whether it makes progress is seen in its own time.
+            // That it stays up is what the relaunch of a dead worker has to show; any other one, that the missing sign is there.
             Health::Healthy | Health::Blind(_) | Health::Stuck(_) | Health::DeliveryGap(_) => match seen {
                 Some(other) if other != run => self.settle(other, episode), // Restarted meanwhile: the time starts again.
-                _ if self.now >= until => {
-                    self.say(Say::Recovered);
-                    self.go(Phase::Watching);
-                }
+                _ if self.now >= until => self.stayed_up(health, run, episode, sign_by.unwrap_or(until)),
                 _ => {}
             },
             // A look at the run before may arrive late; it does not count against the one that has to stay up.
@@ -406,6 +411,47 @@ impl Turn<'_> {
         }
     }
 
+    /// The run has stayed up for its settle time: is that all that was wanted?
+    fn stayed_up(&mut self, health: &Health, run: InvocationId, episode: Episode, sign_by: Moment) {
+        let proof = self.terms.proof;
+        let shown = match episode.ails {
+            Some(class) => proof.shows(class),
+            None => !episode.quarantined || (proof.beat && proof.flow),
+        };
+        match (health, episode.ails) {
+            (Health::Stuck(_) | Health::DeliveryGap(_), Some(_)) => self.failed(episode),
+            (Health::Stuck(_) | Health::DeliveryGap(_), None) if episode.quarantined => self.failed(episode),
+            // It came back, and what ails it now is another story.
+            (Health::Stuck(_), None) => self.ailing(&Phase::Watching, Ailment::Stuck),
+            (Health::DeliveryGap(_), None) => self.ailing(&Phase::Watching, Ailment::DeliveryGap),
+            (Health::Healthy, Some(class)) if shown => {
+                self.say(Say::SignBack(class));
+                self.go(Phase::Watching);
+            }
+            (Health::Healthy, None) if shown => {
+                self.say(Say::Recovered);
+                self.go(Phase::Watching);
+            }
+            (Health::Blind(_), None) if !episode.quarantined => {
+                self.say(Say::Recovered);
+                self.go(Phase::Watching);
+            }
+            _ if self.now < sign_by => {
+                let until = sign_by.min(self.now + self.terms.policy.settle);
+                self.go(Phase::Settling { until, invocation: run, episode, sign_by: Some(sign_by) });
+            }
+            // Whether it helped cannot be seen. A quarantine ends only by what is seen.
+            _ if episode.quarantined => {
+                let retry = self.now + self.terms.policy.quarantine_retry;
+                self.go(Phase::Quarantined { retry, failures: episode.failures });
+            }
+            _ => {
+                self.say(Say::Unverified(Remedy::Relaunch));
+                self.go(Phase::Watching);
+            }
+        }
+    }
+
     fn strand(&mut self, obstacle: Obstacle) {
         if self.state.phase != Phase::Stranded {
             self.say(Say::Stranded(obstacle));
@@ -416,7 +462,7 @@ impl Turn<'_> {
     fn ordered(&mut self, remedy: Remedy) {
         let episode = match self.state.phase {
             Phase::Repairing { .. } => return, // It is in flight already; `admit` lets the order join it.
-            Phase::Quarantined { failures, .. } => Episode { failures, quarantined: true },
+            Phase::Quarantined { failures, .. } => Episode { failures, quarantined: true, ails: None },
             Phase::Settling { episode, .. } | Phase::Verifying { episode, .. } => episode,
             Phase::Watching | Phase::Waiting { .. } | Phase::LeftToPeers | Phase::Stranded => {
                 Episode::default()

@@ -18,17 +18,6 @@ pub mod tape;
 mod vitals;
 
 pub use asked::Asked;
-pub use classify::{Cause, Death, Health, Host, Obstacle, classify};
-pub use crowd::{Crowd, crowd};
-pub use decide::{LOST_AFTER, Rungs, Terms, backoff, decide};
-pub use drill::{Cue, Deed, Drill, End, Ground, Hindrance, Stage, rehearsable};
-pub use hold::{OfRoot, Releases, may_hold, may_release};
-pub use idle::Idle;
-pub use neighbour::{Blackout, Errand, RANK_STEP, Sight, errand, power};
-pub use observation::{
-    ActiveState, Context, LoadState, Observation, Other, Standing, StopCause, Tie, UnitSnapshot,
-};
-pub use asked::Asked;
 pub use blackout::{Answer, Blackout, BlackoutCause, Found, Power, Probe, Word, causes, power};
 pub use classify::{Cause, Death, Health, Host, Obstacle, classify};
 pub use crowd::{Crowd, crowd};
@@ -42,7 +31,7 @@ pub use observation::{
 };
 pub use order::{Admitted, Objection, Wish, admit};
 pub use state::{Action, Ending, Episode, Event, Hold, Phase, Say, Stopped, Wait, WorkerState};
-pub use vitals::{Pulse, Reading, Sign, Signs, Track, Vitals};
+pub use vitals::{Proof, Pulse, Reading, Sign, Signs, Track, Vitals};
 
 #[cfg(test)]
 mod false_alarms;

@@ -202,6 +202,21 @@ pub enum ActiveState {
     Other(String),
 }
 
+impl ActiveState {
+    /// Whether it runs, or has done its work, and is neither being started nor stopped.
+    pub const fn up(&self) -> bool {
+        match self {
+            Self::Active | Self::Reloading | Self::Refreshing => true,
+            Self::Inactive
+            | Self::Failed
+            | Self::Activating
+            | Self::Deactivating
+            | Self::Maintenance
+            | Self::Other(_) => false,
+        }
+    }
+}
+
 /// How a unit came to be down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -174,7 +174,8 @@ mod tests {
         // Dead under another run than expected is still dead.
         assert_eq!(ask(&state, &CRASHED, order), Ok(Admitted::Start));
         // The look at the fresh run may be late; the settling phase knows better.
-        let settling = Phase::Settling { until: NOW, invocation: run(2), episode: Episode::default() };
+        let settling =
+            Phase::Settling { until: NOW, invocation: run(2), episode: Episode::default(), sign_by: None };
         let state = WorkerState { phase: settling, ..state };
         assert_eq!(ask(&state, &CRASHED, order), Ok(Admitted::AlreadyRecovered(run(2))));
     }

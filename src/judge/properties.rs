@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::vocabulary::{BlastRadius, InvocationId, Moment, Policy, Remedy, RepairBy};
+use crate::vocabulary::{BlastRadius, FailureClass, InvocationId, Moment, Policy, Remedy, RepairBy};
 
 /// One step of a story.
 #[derive(Debug, Clone)]
@@ -88,9 +88,25 @@ struct Play {
     now: Moment,
     in_flight: bool,
     last: (Health, u8),
+    /// Whether its signs were seen in this run.
+    shown: bool,
 }
 
 impl Play {
+    /// As [`Proof::of`], for a worker of which it is known whether it has moved.
+    fn proof(&self) -> Proof {
+        let ails = match self.last.0 {
+            Health::Stuck(_) => Some(FailureClass::Stuck),
+            Health::DeliveryGap(_) => Some(FailureClass::DeliveryGap),
+            Health::Healthy
+            | Health::Blind(_)
+            | Health::InTransition(_)
+            | Health::Dead(_)
+            | Health::Unknown(_) => None,
+        };
+        Proof { ails, beat: self.shown, flow: self.shown, within: Duration::from_secs(90) }
+    }
+
     fn feed(&mut self, event: &Event) -> Vec<Action> {
         let before = self.state.clone();
         let terms = Terms {
@@ -99,8 +115,18 @@ impl Play {
             blast_radius: BlastRadius::Normal,
             rungs: self.rungs,
             crowd: self.crowd,
+            proof: self.proof(),
         };
         let (state, actions) = decide(&before, event, terms, self.now);
+        if let Phase::Settling { episode: Episode { ails: Some(class), .. }, .. } = before.phase {
+            let said =
+                actions.iter().any(|action| matches!(action, Action::Say(Say::Recovered | Say::SignBack(_))));
+            assert!(!said || terms.proof.shows(class), "called recovered although its sign is missing");
+            assert!(
+                !said || terms.proof.ails.is_none(),
+                "called recovered although its detector says otherwise"
+            );
+        }
         let acts: Vec<Remedy> = actions
             .iter()
             .filter_map(|action| match action {
@@ -214,6 +240,7 @@ proptest! {
         policy in policy(),
         rungs in rungs(),
         brake in prop::bool::weighted(0.2),
+        shown in any::<bool>(),
         steps in prop::collection::vec(step(), 1..40),
     ) {
         let mut play = Play {
@@ -224,6 +251,7 @@ proptest! {
             now: Moment::from_millis(1_000_000),
             in_flight: false,
             last: (Health::Unknown("not yet".to_owned()), 0),
+            shown,
         };
         for step in &steps {
             play.step(step);
@@ -234,6 +262,7 @@ proptest! {
             play.feed(&Event::Done(Ending::Failed));
         }
         play.last = (Health::Healthy, 3);
+        play.shown = true;
         for _ in 0..3 {
             play.look();
             play.now = play.now + Duration::from_secs(700);
@@ -306,6 +335,7 @@ proptest! {
             now: Moment::from_millis(1_000_000),
             in_flight: false,
             last: (Health::Unknown("not yet".to_owned()), 0),
+            shown: true,
         };
         for step in &steps {
             play.step(step);

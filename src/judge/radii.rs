@@ -62,6 +62,7 @@ fn told(radius: BlastRadius, looks: &[Look], window: Duration) -> Told {
         blast_radius: radius,
         rungs: Rungs { nudge: Some(Duration::from_secs(5)), repipe: None },
         crowd: Crowd::default(),
+        proof: Proof::default(),
     };
     let (mut signs, mut state, mut told) = (Signs::default(), WorkerState::default(), Told::default());
     let mut now = Moment::from_millis(1_000_000);

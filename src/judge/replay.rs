@@ -14,7 +14,7 @@ use super::decide::{Rungs, Terms, decide};
 use super::log::{Absence, Care, Happened, Line, Opening};
 use super::observation::Observation;
 use super::state::{Action, Event, Phase, WorkerState};
-use super::vitals::{Pulse, Sign, Signs};
+use super::vitals::{Proof, Pulse, Sign, Signs};
 use crate::vocabulary::{
     Canary, DeliveryGap, Flow, Heartbeat, InvocationId, Mode, Moment, Policy, Remedy, Stuck, Target,
 };
@@ -189,6 +189,7 @@ impl Case {
             blast_radius: self.care.blast_radius,
             rungs: self.rungs,
             crowd,
+            proof: Proof::of(&self.health, &self.signs, self.stuck.as_ref(), self.gap.as_ref()),
         };
         let (state, actions) = decide(&self.state, event, terms, now);
         self.state = state;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::classify::{Health, Obstacle};
-use crate::vocabulary::{InvocationId, Moment, Policy, Remedy};
+use crate::vocabulary::{FailureClass, InvocationId, Moment, Policy, Remedy};
 
 /// Everything that the judge remembers of one worker. It is saved at each change, so that a restart of the supervisor
 /// forgets neither holds nor the flap guard.
@@ -70,6 +70,9 @@ pub enum Phase {
         until: Moment,
         /// The run that has to stay up.
         invocation: InvocationId,
+        /// By when it has to give the sign that was missing; nothing if only to stay up was wanted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sign_by: Option<Moment>,
         /// The episode so far.
         episode: Episode,
     },
@@ -126,6 +129,9 @@ pub struct Episode {
     pub failures: u32,
     /// Whether the worker is in quarantine.
     pub quarantined: bool,
+    /// What it ailed from when it was relaunched although it ran: the sign that was missing has to come back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ails: Option<FailureClass>,
 }
 
 /// A lease: "leave it alone until". It ends by itself.
@@ -210,6 +216,8 @@ pub enum Say {
     StillQuarantined(Duration),
     /// It stayed up.
     Recovered,
+    /// It stayed up after a relaunch, and the sign is back whose absence was this.
+    SignBack(FailureClass),
     /// It makes progress again after this.
     Resumed(Remedy),
     /// It makes no progress, and this is tried first.
@@ -269,7 +277,7 @@ impl WorkerState {
     #[must_use]
     pub fn taken_over(mut self) -> Self {
         self.phase = match self.phase {
-            Phase::Repairing { since, episode: Episode { failures, quarantined: true }, .. } => {
+            Phase::Repairing { since, episode: Episode { failures, quarantined: true, .. }, .. } => {
                 Phase::Quarantined { retry: since, failures }
             }
             Phase::Repairing { .. } | Phase::Verifying { .. } => Phase::Watching,

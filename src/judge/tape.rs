@@ -72,6 +72,10 @@ enum Says {
 impl Tape {
     /// Takes down what is about to happen. `known` is what is known before it.
     pub fn note(&mut self, what: Happened, now: Moment, known: impl FnOnce() -> Known) {
+        if let Happened::Seen(_) = what {
+            // It may be another run, of which nothing has been seen to move.
+            self.rows.iter_mut().for_each(|row| row.length = 0);
+        }
         if let Some((sign, reading)) = what.reading()
             && self.repeats(sign, reading)
             && let Some(chapter) = &mut self.now
@@ -143,8 +147,8 @@ impl Tape {
         std::iter::once(opens).chain(happened.map(|(at, crowd, what)| line(at, crowd, what))).collect()
     }
 
-    /// Whether a reading says what the two before it said, so that the last of them is not missed: progress on progress
-    /// leaves a track as the newest alone would, and so does one failure after another.
+    /// Whether a reading says what the three before it said, so that the last of them is not missed: progress on progress
+    /// leaves a track as the newest alone would, and so does one failure after another. The first two show that it moves.
     fn repeats(&mut self, sign: Sign, reading: &Reading) -> bool {
         let place = match sign {
             Sign::Beat => 0,
@@ -165,7 +169,7 @@ impl Tape {
             Reading::Moving | Reading::Failed(_) | Reading::Silent(_) => None,
         };
         // A mark that comes back to what it was before would look, without the one between, as if it had not moved.
-        let repeats = row.length > 2 && (mark.is_none() || mark != row.before);
+        let repeats = row.length > 3 && (mark.is_none() || mark != row.before);
         if !repeats {
             row.before = row.last;
         }

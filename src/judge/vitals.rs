@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::classify::Health;
 use super::observation::Observation;
-use crate::vocabulary::{DeliveryGap, InvocationId, Moment, Stuck};
+use crate::vocabulary::{DeliveryGap, FailureClass, InvocationId, Moment, Stuck};
 
 /// What a detector read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +60,59 @@ pub enum Sign {
     Canary,
 }
 
+/// What a relaunch of a worker that ran has to be followed by: the sign that was missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Proof {
+    /// What the worker ails from at this moment, if it runs.
+    pub ails: Option<FailureClass>,
+    /// Whether its loop was seen to move in this run, or nobody looks.
+    pub beat: bool,
+    /// The same of its work.
+    pub flow: bool,
+    /// How long the sign may take to be seen, from when the worker is up.
+    pub within: Duration,
+}
+
+impl Default for Proof {
+    fn default() -> Self {
+        Self { ails: None, beat: true, flow: true, within: Duration::ZERO }
+    }
+}
+
+impl Proof {
+    /// What is known of a worker.
+    pub fn of(health: &Health, signs: &Signs, stuck: Option<&Stuck>, gap: Option<&DeliveryGap>) -> Self {
+        let ails = match health {
+            Health::Stuck(_) => Some(FailureClass::Stuck),
+            Health::DeliveryGap(_) => Some(FailureClass::DeliveryGap),
+            Health::Healthy
+            | Health::Blind(_)
+            | Health::InTransition(_)
+            | Health::Dead(_)
+            | Health::Unknown(_) => None,
+        };
+        let canary = gap.and_then(|gap| gap.canary).map(|canary| canary.within);
+        let limits = [stuck.map(|stuck| stuck.older_than), gap.map(|gap| gap.not_draining_for), canary];
+        // A detector looks four times within each limit, so that it has said by then that the sign does not come.
+        let within = limits.into_iter().flatten().max().unwrap_or_default() * 3 / 2;
+        Self {
+            ails,
+            beat: stuck.is_none() || signs.beat.shown,
+            flow: gap.is_none() || signs.flow.shown || signs.canary.shown,
+            within,
+        }
+    }
+
+    /// Whether the sign whose absence is this class was seen.
+    pub fn shows(&self, class: FailureClass) -> bool {
+        match class {
+            FailureClass::Stuck => self.beat,
+            FailureClass::DeliveryGap => self.flow,
+            FailureClass::Dead | FailureClass::SupervisorDead | FailureClass::Unreachable => true,
+        }
+    }
+}
+
 /// All readings of one worker, joined.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -71,17 +125,20 @@ pub struct Signs {
     beat_pulse: Pulse,
     /// The run that they are about.
     run: Option<InvocationId>,
+    /// This run has not been up yet: whoever is still being started need not give a sign.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    down: bool,
 }
 
 impl Signs {
-    /// The unit was looked at. What was seen of one run says nothing about the next; a look that failed says nothing of runs.
+    /// The unit was looked at. What was seen of one run says nothing about the next, and what was seen before it was up says
+    /// nothing either; a look that failed says nothing of runs.
     pub fn look(&mut self, seen: &Observation) {
-        let run = match seen {
-            Observation::Unit(unit) => unit.invocation,
-            Observation::Failed(_) => None,
-        };
-        if run.is_some() && run != self.run {
-            *self = Self { run, ..Self::default() };
+        let Observation::Unit(unit) = seen else { return };
+        let up = unit.active.up();
+        let another = unit.invocation.is_some() && unit.invocation != self.run;
+        if another || (self.down && up) {
+            *self = Self { run: unit.invocation.or(self.run), down: !up, ..Self::default() };
         }
     }
 
@@ -95,6 +152,10 @@ impl Signs {
         gap: Option<&DeliveryGap>,
         now: Moment,
     ) {
+        // Times count from when it is up.
+        if self.down {
+            return;
+        }
         match (sign, stuck, gap) {
             (Sign::Beat, Some(stuck), _) => {
                 self.beat_pulse = self.beat.take(reading, stuck.older_than, "no heartbeat", now);
@@ -133,6 +194,9 @@ pub struct Track {
     read: Option<Moment>,
     /// It was found to stand still, and has not been seen to move since.
     still: bool,
+    /// It was seen to move: not only that something is there, but that it changes.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    shown: bool,
 }
 
 impl Track {
@@ -152,6 +216,7 @@ impl Track {
         if self.read.is_some_and(|read| now.since(read) > limit / 2) {
             self.was_blind();
         }
+        let known = self.mark.is_some();
         let moved = match &reading {
             Reading::Failed(why) => {
                 self.was_blind();
@@ -168,6 +233,12 @@ impl Track {
         };
         self.read = Some(now);
         self.still &= !moved;
+        self.shown |= match &reading {
+            Reading::Moving => true,
+            // The first mark may be one that an earlier run has left.
+            Reading::Mark(_) => moved && known,
+            Reading::Silent(_) | Reading::Failed(_) => false,
+        };
         let since = match self.moved {
             Some(since) if !moved => since,
             Some(_) | None => *self.moved.insert(now),
@@ -193,7 +264,9 @@ impl Track {
 
 #[cfg(test)]
 mod tests {
+    use super::super::observation::{ActiveState, LoadState, StopCause, UnitSnapshot};
     use super::*;
+    use crate::vocabulary::{Canary, Flow, Heartbeat, Mode};
 
     const LIMIT: Duration = Duration::from_secs(60);
 
@@ -269,5 +342,89 @@ mod tests {
         let mut moved = found();
         assert_eq!(read(&mut moved, Reading::Mark(2), 100), Pulse::Moving, "it moved meanwhile");
         assert_eq!(read(&mut moved, Reading::Mark(2), 110), Pulse::Moving);
+    }
+
+    fn unit(active: ActiveState, run: u8) -> Observation {
+        Observation::Unit(UnitSnapshot {
+            load: LoadState::Loaded,
+            active,
+            sub: String::new(),
+            result: "success".to_owned(),
+            invocation: Some(InvocationId::from_bytes([run; 16])),
+            job: false,
+            refuse_manual_start: false,
+            restarts_itself: true,
+            restarts: 0,
+            stop: StopCause::ByItself,
+            exit: None,
+        })
+    }
+
+    #[test]
+    fn every_sign_of_life_counts_from_when_the_unit_is_up() {
+        let stuck = Stuck { heartbeat: Heartbeat::Journal, older_than: LIMIT, nudge: None };
+        let canary = Canary { every: LIMIT, within: LIMIT };
+        let gap = DeliveryGap {
+            flow: Flow::Lane(Mode::Write),
+            not_draining_for: LIMIT,
+            canary: Some(canary),
+            repipe: None,
+        };
+        let mut signs = Signs::default();
+        let read = |signs: &mut Signs, secs: u64| {
+            for (sign, reading) in [
+                (Sign::Beat, Reading::Silent("no key".to_owned())),
+                (Sign::Flow, Reading::Mark(1)),
+                (Sign::Canary, Reading::Silent("no answer".to_owned())),
+            ] {
+                signs.take(sign, reading, Some(&stuck), Some(&gap), at(secs));
+            }
+            signs.vitals()
+        };
+        signs.look(&unit(ActiveState::Activating, 1));
+        for secs in (0..200).step_by(10) {
+            assert_eq!(read(&mut signs, secs), Vitals::default(), "{secs}");
+        }
+        signs.look(&unit(ActiveState::Active, 1));
+        for secs in (200..260).step_by(10) {
+            let vitals = read(&mut signs, secs);
+            assert!(vitals.beat == Pulse::Moving && vitals.flow == Pulse::Moving, "{secs}: {vitals:?}");
+        }
+        let vitals = read(&mut signs, 260);
+        assert!(matches!((&vitals.beat, &vitals.flow), (Pulse::Still(_), Pulse::Still(_))), "{vitals:?}");
+        // A restart by hand: the same again, from when the next run is up.
+        signs.look(&unit(ActiveState::Activating, 2));
+        read(&mut signs, 300);
+        signs.look(&unit(ActiveState::Active, 2));
+        assert_eq!(read(&mut signs, 310).beat, Pulse::Moving);
+        // A reload is no start, nor is what is seen of a unit while PID 1 reloads.
+        signs.look(&unit(ActiveState::Reloading, 2));
+        signs.look(&unit(ActiveState::Activating, 2));
+        signs.look(&unit(ActiveState::Active, 2));
+        for secs in (320..=370).step_by(10) {
+            read(&mut signs, secs);
+        }
+        assert!(matches!(signs.vitals().beat, Pulse::Still(_)));
+    }
+
+    #[test]
+    fn what_an_earlier_run_has_left_is_no_sign_of_this_one() {
+        let stuck = Stuck { heartbeat: Heartbeat::Journal, older_than: LIMIT, nudge: None };
+        let mut signs = Signs::default();
+        signs.look(&unit(ActiveState::Active, 1));
+        let shows = |signs: &mut Signs, reading: Reading, secs: u64| {
+            signs.take(Sign::Beat, reading, Some(&stuck), None, at(secs));
+            Proof::of(&Health::Healthy, signs, Some(&stuck), None).shows(FailureClass::Stuck)
+        };
+        assert!(!shows(&mut signs, Reading::Mark(1), 0), "a file that was there before");
+        assert!(!shows(&mut signs, Reading::Mark(1), 10));
+        assert!(shows(&mut signs, Reading::Mark(2), 20));
+        signs.look(&unit(ActiveState::Active, 2));
+        assert!(!shows(&mut signs, Reading::Silent("x".to_owned()), 30));
+        assert!(shows(&mut signs, Reading::Moving, 40));
+        assert!(
+            Proof::of(&Health::Healthy, &Signs::default(), None, None).shows(FailureClass::Stuck),
+            "nobody looks"
+        );
     }
 }

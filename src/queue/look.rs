@@ -21,6 +21,9 @@ const STILL_MASTER: Duration = Duration::from_secs(5);
 const AT_ONCE: usize = 200;
 /// What is read of one answer: numbers, hashes and errors of [`AT_ONCE`] keys.
 const LIMIT: Limit = Limit { string: 4 * 1024, reply: 256 * 1024, values: 2 * AT_ONCE * ARGS };
+/// What a write is tried with: of no length at the beginning of a text, it changes nothing whether the key is there or not, and
+/// yet the server refuses it whenever it refuses any.
+const PROBE: &str = "tasks:maintenance:write-probe";
 /// How many arguments a key has in [`LOOK`].
 const ARGS: usize = 6;
 
@@ -208,6 +211,39 @@ impl Eyes {
             }
             Err(error) => Err(self.fail(&error.why())),
         }
+    }
+
+    /// Why the server takes no writes at the moment, or why that cannot be seen; none if it takes them. Whoever asks must take a
+    /// missing sign for unknown then: nobody can leave one. Changes nothing: nothing is written into what need not be there.
+    ///
+    /// # Errors
+    /// As [`look`](Self::look).
+    pub async fn refusal(&mut self) -> Result<Option<String>, String> {
+        let mut cmd = redis::cmd("SETRANGE");
+        cmd.arg(PROBE).arg(0).arg("");
+        let at = self.at();
+        Ok(match self.answer(&cmd).await? {
+            Ok(_) => None,
+            Err(
+                error @ (QueueError::Full { .. } | QueueError::ReadOnly { .. } | QueueError::Loading { .. }),
+            ) => {
+                // Of a replica that was the master a moment ago there is a better one.
+                if matches!(error, QueueError::ReadOnly { .. }) {
+                    self.conn = None;
+                }
+                Some(format!("Redis at {at} takes no writes: {}", error.why()))
+            }
+            Err(error @ QueueError::Denied { .. }) => Some(format!(
+                "whether Redis at {at} takes writes cannot be seen: {}; let our user try it with an empty write: ACL SETUSER … \
+                 +setrange ~{PROBE} (catalogs/redis-users.acl)",
+                error.why()
+            )),
+            // The server got as far as the key itself.
+            Err(error) => match error.why() {
+                why if why.contains("WRONGTYPE") => None,
+                why => return Err(self.fail(&why)),
+            },
+        })
     }
 
     async fn ask(&mut self, cmd: &redis::Cmd) -> Result<Value, String> {

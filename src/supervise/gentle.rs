@@ -55,6 +55,7 @@ impl Plan {
         let told = |error: crate::systemd::ActError| error.to_string();
         match self {
             Self::Nudge(Nudge::Signal(signal)) => {
+                takes(unit, signal.number(), signal.name(), systemd).await?;
                 systemd.signal(unit, signal.number(), false).await.map_err(told)
             }
             Self::Nudge(Nudge::Reload) => systemd.reload(unit, ACT).await.map_err(told),
@@ -69,9 +70,18 @@ impl Plan {
             Self::Repipe(Repipe::Restart(pipe)) => {
                 systemd.restart_other(&pipe, ACT).await.map(drop).map_err(told)
             }
-            Self::Repipe(Repipe::Hangup) => systemd.signal(unit, HANGUP, false).await.map_err(told),
+            Self::Repipe(Repipe::Hangup) => {
+                takes(unit, HANGUP, "SIGHUP", systemd).await?;
+                systemd.signal(unit, HANGUP, false).await.map_err(told)
+            }
         }
     }
+}
+
+/// Whether the main process can take a signal. One that would be ended by it gets none, and the ladder goes on.
+async fn takes(unit: &UnitName, number: i32, name: &str, systemd: &Systemd) -> Result<(), String> {
+    let facts = systemd.facts(unit).await.map_err(|why| format!("{name} was not sent: {why}"))?;
+    super::handlers::takes(facts.main_pid, number, name).map_err(|why| format!("{name} was not sent: {why}"))
 }
 
 /// How a command ended, after "it" or "the command".

@@ -11,6 +11,7 @@ mod errands;
 #[cfg(test)]
 mod explored;
 mod gentle;
+pub(crate) mod handlers;
 pub mod kernel;
 mod lanes;
 mod loops;

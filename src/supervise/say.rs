@@ -119,7 +119,11 @@ impl Core {
             Say::StillQuarantined(wait) => (
                 Kind::Acted,
                 Priority::Warning,
-                format!("{unit} is still down in quarantine; next try in {}", human(wait)),
+                format!(
+                    "{unit} is still {} in quarantine; next try in {}",
+                    worker.shown.class.name(),
+                    human(wait)
+                ),
             ),
             Say::Ailing(remedy) => (
                 Kind::Observed,
@@ -147,6 +151,9 @@ impl Core {
                     worker.why()
                 ),
             ),
+            Say::SignBack(class) => {
+                (Kind::Acted, act, format!("{unit} stayed up and is no longer {class}: recovered"))
+            }
             Say::Recovered => (Kind::Acted, act, format!("{unit} stayed up: recovered")),
             Say::CameBack => (Kind::Observed, act, format!("{unit} is up again without our doing")),
             Say::Stranded(obstacle) => {
@@ -168,20 +175,22 @@ impl Core {
             | Say::Quarantined(_)
             | Say::StillQuarantined(_)
             | Say::Recovered
+            | Say::SignBack(_)
             | Say::Ailing(_)
             | Say::Braked
             | Say::CameBack
             | Say::Stranded(_)
             | Say::HoldEnded => {}
         }
-        if say == Say::Recovered {
+        let recovered = matches!(say, Say::Recovered | Say::SignBack(_));
+        if recovered {
             if let Some(result) = &mut worker.relaunched {
                 result.settled = true;
             }
             worker.answer_settled();
         }
         // That it stayed up is no act of its own: the relaunch before it is what people look for.
-        if kind == Kind::Acted && say != Say::Recovered {
+        if kind == Kind::Acted && !recovered {
             worker.last_act = Some((now, text.clone()));
         }
         // Nobody is woken for what was done on purpose.

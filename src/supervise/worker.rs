@@ -13,7 +13,7 @@ use super::loops::Loops;
 use crate::fleet::Worker as Spec;
 use crate::judge::tape::Tape;
 use crate::judge::{
-    ActiveState, Crowd, Death, Health, Observation, Phase, Pulse, Rungs, Signs, Terms, Tie, UnitSnapshot,
+    ActiveState, Crowd, Death, Health, Observation, Phase, Proof, Pulse, Rungs, Signs, Terms, Tie, UnitSnapshot,
     Vitals, Wait, WorkerState,
 };
 use crate::peer::wire::{
@@ -128,7 +128,10 @@ impl Worker {
     /// What decisions about it depend on.
     pub(super) fn terms(&self, salt: u64, crowd: Crowd) -> Terms<'_> {
         let Spec { blast_radius, .. } = &*self.spec;
-        Terms { policy: self.policy(), salt, blast_radius: *blast_radius, rungs: rungs(&self.spec), crowd }
+        let proof =
+            Proof::of(&self.health, &self.signs, self.spec.stuck.as_ref(), self.spec.delivery_gap.as_ref());
+        let rungs = rungs(&self.spec);
+        Terms { policy: self.policy(), salt, blast_radius: *blast_radius, rungs, crowd, proof }
     }
 
     pub(super) fn invocation(&self) -> Option<InvocationId> {
@@ -227,7 +230,12 @@ impl Worker {
                 0 => "relaunching".to_owned(),
                 failures => format!("relaunching, try {}", failures + 1),
             },
-            Phase::Settling { .. } => "relaunched; it has to stay up now".to_owned(),
+            Phase::Settling { episode, .. } => match episode.ails {
+                Some(class) => {
+                    format!("relaunched because it was {class}; the sign that was missing has to come now")
+                }
+                None => "relaunched; it has to stay up now".to_owned(),
+            },
             Phase::Quarantined { .. } => "it fell too often and is tried again slowly".to_owned(),
             Phase::Stranded => "nothing: systemd would refuse to start it".to_owned(),
         }
@@ -452,7 +460,13 @@ impl Worker {
         let waiters = std::mem::take(&mut self.waiters);
         let (why, job, took_us) = match &self.relaunched {
             Some(done) => {
-                let why = format!("it was started and did not stay up: {}", self.health_text());
+                let up = matches!(self.health, Health::Stuck(_) | Health::DeliveryGap(_) | Health::Blind(_));
+                let what = if up {
+                    "it was started, and the sign that was missing did not come"
+                } else {
+                    "it was started and did not stay up"
+                };
+                let why = format!("{what}: {}", self.health_text());
                 (why, Some("done".to_owned()), done.took_us)
             }
             None => ("systemd did not say in time what came of the order".to_owned(), None, 0),

@@ -205,6 +205,9 @@ impl Hub {
                 Turn::Asked(Ask::Host { reply }) => {
                     let _ = reply.send(Err("the system bus is gone".to_owned()));
                 }
+                Turn::Asked(Ask::Facts { reply, .. }) => {
+                    let _ = reply.send(Err("the system bus is gone".to_owned()));
+                }
                 Turn::Shown(shown) => {
                     polling = None;
                     self.shown(shown);

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use zbus::message::{Flags, Message};
 use zbus::{Error, MatchRule, ObjectPath, Variant, message};
 
+use super::facts::Facts;
 use super::path;
 use super::raw::{Raw, Value};
 use crate::vocabulary::UnitName;
@@ -161,6 +162,17 @@ pub(super) fn changed(message: &Message, raw: &mut Raw) -> Result<bool, Error> {
 pub(super) fn all(message: &Message, raw: &mut Raw) -> Result<(), Error> {
     take(message.body().deserialize()?, raw);
     Ok(())
+}
+
+/// The same answer, read for how the unit is connected to the journal.
+pub(super) fn facts(message: &Message) -> Result<Facts, Error> {
+    let body = message.body();
+    let values: HashMap<&str, Variant<'_>> = body.deserialize()?;
+    let mut facts = Facts::default();
+    for (name, value) in &values {
+        facts.set(name, value);
+    }
+    Ok(facts)
 }
 
 fn take(values: HashMap<&str, Variant<'_>>, raw: &mut Raw) {

@@ -9,6 +9,7 @@
 
 mod act;
 mod command;
+mod facts;
 mod hub;
 mod message;
 mod order;
@@ -30,6 +31,8 @@ use crate::vocabulary::{InvocationId, UnitName};
 
 use act::{Deed, Wish};
 pub use command::{CommandEnd, CommandExit};
+pub use facts::Facts;
+pub(crate) use facts::stray;
 
 /// How many questions may wait for the task; more than there are workers on a node.
 const ASKS: usize = 1024;
@@ -183,6 +186,7 @@ enum Ask {
     Act(Box<Wish>),
     Watchdog { unit: UnitName, reply: oneshot::Sender<Result<u64, String>> },
     Host { reply: oneshot::Sender<Result<HostState, String>> },
+    Facts { unit: UnitName, reply: oneshot::Sender<Result<Facts, String>> },
 }
 
 /// The answer to a relaunch.
@@ -298,6 +302,12 @@ impl Systemd {
     /// not run. The text says why it could not be read; it takes five seconds at most.
     pub async fn watchdog(&self, unit: &UnitName) -> Result<u64, String> {
         self.question(|reply| Ask::Watchdog { unit: unit.clone(), reply }).await
+    }
+
+    /// What a unit, which need not be watched, is run by and how it is connected to the journal. The text says why it could not be read; it takes
+    /// five seconds at most.
+    pub async fn facts(&self, unit: &UnitName) -> Result<Facts, String> {
+        self.question(|reply| Ask::Facts { unit: unit.clone(), reply }).await
     }
 
     /// What the host is doing, asked anew: [`SystemdEvent::Host`] comes when systemd says so by itself, which SIGTERM may

@@ -15,7 +15,7 @@ use super::hub::{Hub, SHUTDOWN};
 use super::message::{self, BUS, MANAGER, PROPERTIES};
 use super::order::{Next, Order};
 use super::raw::Raw;
-use super::{Answer, Ask, HostState};
+use super::{Answer, Ask, Facts, HostState};
 use crate::vocabulary::UnitName;
 
 mod acts;
@@ -76,6 +76,7 @@ enum Call {
     ActRead(u64),
     Watchdog(oneshot::Sender<Result<u64, String>>),
     Host(oneshot::Sender<Result<HostState, String>>),
+    Facts(oneshot::Sender<Result<Facts, String>>),
 }
 
 /// The state of one connection.
@@ -354,6 +355,7 @@ impl Session {
                 self.send(message::watchdog(&unit), Some(Call::Watchdog(reply)));
             }
             Ask::Host { reply } => self.send(message::system_state(), Some(Call::Host(reply))),
+            Ask::Facts { unit, reply } => self.send(message::read(&unit), Some(Call::Facts(reply))),
         }
     }
 

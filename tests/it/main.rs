@@ -21,6 +21,7 @@ mod lane;
 mod orphans;
 mod queue;
 mod redis_server;
+mod refusals;
 mod replay;
 mod store;
 mod systemd;

@@ -12,6 +12,7 @@
 
 mod alerts;
 mod alone;
+mod blind;
 mod boot;
 mod clock;
 mod cutoff;

@@ -6,6 +6,7 @@ mod host;
 mod lanes;
 mod parts;
 mod rights;
+mod senses;
 mod show;
 mod supervisor;
 #[cfg(test)]
@@ -207,10 +208,13 @@ fn workers(me: &NodeName, node: &Node, findings: &mut Vec<Finding>) {
         findings.push(Finding::warn("worker", "the fleet file names no worker on this node"));
         return;
     }
-    match show::show(units::WORKER_PROPERTIES, &names) {
+    let asked = format!("{},{}", units::WORKER_PROPERTIES, senses::PROPERTIES);
+    match show::show(&asked, &names) {
         Ok(shown) if shown.len() == names.len() => {
             for ((name, worker), shown) in node.workers.iter().zip(&shown) {
-                findings.extend(units::worker(&format!("{me}/{name}"), worker.unit.as_str(), shown));
+                let subject = format!("{me}/{name}");
+                findings.extend(units::worker(&subject, worker.unit.as_str(), shown));
+                findings.extend(senses::look(&subject, worker, shown));
             }
         }
         Ok(shown) => findings.push(Finding::warn(

@@ -3,7 +3,7 @@
 use super::super::classify::Health;
 use super::super::state::{Episode, Phase, Say, Wait};
 use super::{BRAKE_AGAIN, LOOK_AROUND, Turn, backoff};
-use crate::vocabulary::{Moment, Remedy, RepairBy};
+use crate::vocabulary::{FailureClass, Moment, Remedy, RepairBy};
 
 /// How a worker that runs ails.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -36,11 +36,11 @@ impl Turn<'_> {
                     }
                     self.go(Phase::Waiting { due: self.now + BRAKE_AGAIN, why: Wait::Brake, failures });
                 } else {
-                    self.treat(ailment, Episode { failures, quarantined: false });
+                    self.treat(ailment, Episode { failures, ..Episode::default() });
                 }
             }
             Phase::Quarantined { retry, failures } if self.now >= retry => {
-                self.treat(ailment, Episode { failures, quarantined: true });
+                self.treat(ailment, Episode { failures, quarantined: true, ails: None });
             }
             Phase::Waiting { .. } | Phase::Quarantined { .. } | Phase::LeftToPeers => {}
             // `seen` handles these before it asks.
@@ -66,7 +66,19 @@ impl Turn<'_> {
 
     /// A nudge or repipe was done: does it move again?
     pub(super) fn verifying(&mut self, health: &Health, until: Moment, remedy: Remedy, episode: Episode) {
+        let class = match remedy {
+            Remedy::Nudge => FailureClass::Stuck,
+            Remedy::Repipe => FailureClass::DeliveryGap,
+            Remedy::Relaunch => FailureClass::Dead,
+        };
         match health {
+            // A new run, which the remedy may have brought about, has to give its first sign.
+            Health::Healthy if !self.terms.proof.shows(class) => {
+                if self.now >= until {
+                    self.say(Say::Unverified(remedy));
+                    self.go(Phase::Watching);
+                }
+            }
             Health::Healthy => {
                 self.say(Say::Resumed(remedy));
                 self.go(Phase::Watching);

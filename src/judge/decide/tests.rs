@@ -1,4 +1,5 @@
 use super::*;
+use crate::vocabulary::FailureClass;
 
 const CRASHED: Health = Health::Dead(Death::Crashed { systemd_may_restart: false });
 const STOPPED: Health = Health::Dead(Death::Stopped);
@@ -10,6 +11,7 @@ struct Story {
     blast_radius: BlastRadius,
     crowd: Crowd,
     now: Moment,
+    proof: Proof,
 }
 
 impl Story {
@@ -19,17 +21,30 @@ impl Story {
             policy: Policy::default(),
             blast_radius: BlastRadius::Normal,
             crowd: Crowd::default(),
+            proof: Proof::default(),
             now: Moment::from_millis(1_000_000),
         }
     }
 
     fn event(&mut self, event: Event) -> Vec<Action> {
+        if let Event::Seen { health, .. } = &event {
+            self.proof.ails = match health {
+                Health::Stuck(_) => Some(FailureClass::Stuck),
+                Health::DeliveryGap(_) => Some(FailureClass::DeliveryGap),
+                Health::Healthy
+                | Health::Blind(_)
+                | Health::InTransition(_)
+                | Health::Dead(_)
+                | Health::Unknown(_) => None,
+            };
+        }
         let terms = Terms {
             policy: &self.policy,
             salt: 7,
             blast_radius: self.blast_radius,
             rungs: Rungs { nudge: Some(secs(10)), repipe: Some(secs(10)) },
             crowd: self.crowd,
+            proof: self.proof,
         };
         let (state, actions) = decide(&self.state, &event, terms, self.now);
         self.state = state;
@@ -436,10 +451,13 @@ fn a_stuck_worker_is_nudged_first_and_relaunched_when_that_does_not_help() {
     assert!(matches!(story.seen(stuck(), 1)[..], [Action::Say(Say::NoHelp(Remedy::Nudge, _))]));
     story.pass(secs(1));
     assert_eq!(relaunches(&story.seen(stuck(), 1)), 1);
-    // It has to stay up; whether it makes progress is seen in its own time.
+    // It has to stay up and to beat again.
+    story.proof.within = secs(15);
     story.done(2);
     story.pass(secs(1));
-    assert_eq!(story.seen(Health::Blind("not read yet".to_owned()), 2), [Action::Say(Say::Recovered)]);
+    assert_eq!(story.seen(Health::Blind("not read yet".to_owned()), 2), []);
+    story.pass(secs(1));
+    assert_eq!(story.seen(Health::Healthy, 2), [Action::Say(Say::SignBack(FailureClass::Stuck))]);
 }
 
 #[test]
@@ -520,4 +538,77 @@ fn the_blast_radius_decides_urgency_only() {
         story.pass(secs(60));
         assert_eq!(relaunches(&story.seen(CRASHED, 1)), usize::from(!at_once), "{radius:?}");
     }
+}
+
+/// A stuck worker is relaunched, and nothing of the new run has been seen to move yet.
+fn relaunched_for_no_beat() -> Story {
+    let mut story = Story::new();
+    story.seen(stuck(), 1);
+    story.pass(LOOK_AROUND);
+    story.seen(stuck(), 1);
+    story.event(Event::Done(Ending::Failed));
+    story.pass(secs(1));
+    assert_eq!(relaunches(&story.seen(stuck(), 1)), 1);
+    story.proof = Proof { beat: false, within: secs(15), ..story.proof };
+    story.done(2);
+    story
+}
+
+#[test]
+fn a_relaunch_for_a_missing_sign_has_helped_when_the_sign_is_there() {
+    let mut story = relaunched_for_no_beat();
+    for _ in 0..10 {
+        story.pass(secs(1));
+        assert_eq!(story.seen(Health::Healthy, 2), [], "it stays up, and nothing more is known");
+        assert!(matches!(story.state.phase, Phase::Settling { .. }));
+    }
+    story.proof.beat = true;
+    story.pass(secs(1));
+    assert_eq!(story.seen(Health::Healthy, 2), [Action::Say(Say::SignBack(FailureClass::Stuck))]);
+    assert_eq!(story.state.phase, Phase::Watching);
+}
+
+#[test]
+fn a_worker_whose_own_detector_says_that_it_is_stuck_has_not_recovered_and_ends_in_quarantine() {
+    let mut story = relaunched_for_no_beat();
+    let (mut tries, mut quarantined) = (1, false);
+    for _ in 0..60 {
+        story.pass(secs(1));
+        let actions = story.seen(stuck(), 2);
+        assert!(
+            !actions.iter().any(|act| matches!(act, Action::Say(Say::Recovered | Say::SignBack(_)))),
+            "{actions:?}"
+        );
+        quarantined |= actions.iter().any(|act| matches!(act, Action::Say(Say::Quarantined(_))));
+        if relaunches(&actions) > 0 {
+            tries += 1;
+            story.done(2);
+        }
+    }
+    assert_eq!((tries, quarantined), (3, true));
+}
+
+#[test]
+fn whether_a_relaunch_helped_that_nobody_can_see_is_said_at_the_deadline() {
+    let mut story = relaunched_for_no_beat();
+    let mut said = Vec::new();
+    for _ in 0..30 {
+        story.pass(secs(1));
+        said.extend(story.seen(Health::Blind("redis is away".to_owned()), 2));
+    }
+    assert_eq!(said, [Action::Say(Say::Unverified(Remedy::Relaunch))]);
+    assert_eq!(story.state.phase, Phase::Watching);
+}
+
+#[test]
+fn a_nudge_that_ends_the_run_has_not_helped_before_the_next_one_beats() {
+    let mut story = Story::new();
+    story.seen(stuck(), 1);
+    story.pass(LOOK_AROUND);
+    story.seen(stuck(), 1);
+    story.event(Event::Done(Ending::Sent));
+    story.proof.beat = false;
+    assert_eq!(story.seen(Health::Healthy, 2), []);
+    story.pass(secs(10));
+    assert_eq!(story.seen(Health::Healthy, 2), [Action::Say(Say::Unverified(Remedy::Nudge))]);
 }

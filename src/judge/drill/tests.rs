@@ -32,6 +32,7 @@ fn settling() -> Phase {
         until: at(9),
         invocation: InvocationId::from_bytes([2; 16]),
         episode: Episode::default(),
+        sign_by: None,
     }
 }
 

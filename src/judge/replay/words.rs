@@ -127,6 +127,7 @@ pub(super) fn say(say: Say) -> String {
             format!("still down in quarantine; the next try is in {}", human(wait))
         }
         Say::Recovered => "it stayed up: recovered".to_owned(),
+        Say::SignBack(class) => format!("it stayed up and is no longer {class}: recovered"),
         Say::Resumed(remedy) => format!("it makes progress again after a {remedy}"),
         Say::Ailing(remedy) => format!("it makes no progress and gets a {remedy}"),
         Say::NoHelp(remedy, wait) => {

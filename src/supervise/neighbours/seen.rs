@@ -22,6 +22,8 @@ pub(in crate::supervise) struct Seen {
     drill: Option<Moment>,
     /// What this watcher has ordered for it and not heard back from, or when it may order again.
     errand: Run,
+    /// Whether its unit was up in this run, so that signs are to be expected of it.
+    was_up: bool,
     /// What this watcher's own detectors see of it, and when they looked last.
     signs: Signs,
     looked: Option<Moment>,
@@ -34,6 +36,14 @@ pub(super) fn rank(fleet: &Fleet, me: &NodeName, node: &NodeName, worker: &Worke
     let watchers = fleet.nodes.get(node).into_iter().flat_map(|node| &node.watched_by);
     let before = watchers.filter(|other| *other < me && fleet.allows(other, node, worker, Right::Relaunch));
     u32::try_from(before.count()).unwrap_or(u32::MAX)
+}
+
+/// Whether its unit runs.
+fn up(class: Class) -> bool {
+    match class {
+        Class::Healthy | Class::Stuck | Class::DeliveryGap | Class::Unknown => true,
+        Class::Starting | Class::Held | Class::Dead => false,
+    }
 }
 
 /// The state of a watcher's own orders for one worker.
@@ -103,13 +113,16 @@ impl Seen {
             Run::NotBefore { .. } if healthy && (another_run || self.outside.is_none()) => Run::Idle,
             kept @ (Run::Idle | Run::InFlight { .. } | Run::NotBefore { .. }) => kept,
         };
-        if another_run {
+        // Nor does what was read while it was being started: times count from when it is up.
+        let up_now = up(report.class);
+        if another_run || (!self.was_up && up_now) {
             return Self {
                 report,
                 at: now,
                 left,
                 drill,
                 errand,
+                was_up: up_now,
                 signs: Signs::default(),
                 looked: None,
                 outside: None,
@@ -127,6 +140,7 @@ impl Seen {
         let left = report.left_to_peers.then_some(now);
         let drill = report.drill.map(|_| now);
         Self {
+            was_up: up(report.class),
             report,
             at: now,
             left,
@@ -146,6 +160,9 @@ impl Seen {
         reading: Reading,
         now: Moment,
     ) -> Option<WorkerReport> {
+        if !self.was_up {
+            return None;
+        }
         self.looked = Some(now);
         self.signs.take(sign, reading, spec.stuck.as_ref(), spec.delivery_gap.as_ref(), now);
         let vitals = self.signs.vitals();

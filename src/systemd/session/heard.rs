@@ -86,6 +86,12 @@ impl Session {
                 let _ = reply.send(failed.map_or_else(read, Err));
                 Ok(())
             }
+            (Call::Facts(reply), failed) => {
+                let read = || message::facts(message).map_err(|error| unreadable(&error));
+                // Whoever asked may have given up.
+                let _ = reply.send(failed.map_or_else(read, Err));
+                Ok(())
+            }
         }
     }
 
