@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::observation::{ActiveState, LoadState, Observation, StopCause, UnitSnapshot};
+use super::transit::Hang;
 use super::vitals::{Pulse, Vitals};
 
 /// What the host itself is doing (the manager's `SystemState`).
@@ -52,6 +53,8 @@ pub enum Death {
     NeverStarted,
     /// It is down and systemd would refuse to start it.
     NotStartable(Obstacle),
+    /// systemd is at it, and gets nowhere.
+    Hung(Hang),
 }
 
 /// Why systemd would refuse.
@@ -88,6 +91,7 @@ impl fmt::Display for Death {
             Self::Stopped => f.write_str("stopped on somebody's order"),
             Self::NeverStarted => f.write_str("not started since the host booted"),
             Self::NotStartable(obstacle) => obstacle.fmt(f),
+            Self::Hung(hang) => hang.fmt(f),
         }
     }
 }
@@ -153,6 +157,7 @@ fn down(unit: &UnitSnapshot, host: Host) -> Health {
 
 #[cfg(test)]
 mod tests {
+    use super::super::transit::Timeouts;
     use super::*;
 
     fn unit(active: ActiveState, sub: &str) -> UnitSnapshot {
@@ -168,6 +173,9 @@ mod tests {
             restarts: 0,
             stop: StopCause::ByItself,
             exit: None,
+            timeouts: Timeouts::default(),
+            control: 0,
+            status: None,
         }
     }
 

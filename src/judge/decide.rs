@@ -8,7 +8,9 @@ use ailing::Ailment;
 
 use super::classify::{Death, Health, Obstacle};
 use super::crowd::Crowd;
+use super::observation::Observation;
 use super::state::{Action, Ending, Episode, Event, Hold, Phase, Say, Wait, WorkerState};
+use super::transit::{Timeouts, Transit};
 use crate::vocabulary::{BlastRadius, InvocationId, Moment, Policy, Remedy, RepairBy};
 
 /// How long a crashed unit with `Restart=` is left to systemd, which passes through `failed` on its way to
@@ -63,6 +65,23 @@ pub struct Terms<'a> {
     pub rungs: Rungs,
     /// The node's other workers at this moment.
     pub crowd: Crowd,
+    /// What was last seen of its unit.
+    pub seen: &'a Observation,
+}
+
+impl Terms<'_> {
+    /// How long a relaunch is waited for.
+    fn relaunch(&self) -> Duration {
+        match self.seen {
+            Observation::Unit(unit) => unit.timeouts.relaunch(self.policy),
+            Observation::Failed(_) => Timeouts::default().relaunch(self.policy),
+        }
+    }
+}
+
+/// When a remedy that began at `since` counts as lost. What a supervisor of another version has begun has no such time.
+pub(super) fn lost_at(since: Moment, until: Option<Moment>, policy: &Policy) -> Moment {
+    until.unwrap_or_else(|| since + Timeouts::default().relaunch(policy) + LOST_AFTER)
 }
 
 /// A part of `full` that differs from worker to worker.
@@ -91,7 +110,10 @@ pub fn decide(
     let mut turn = Turn { state: state.clone(), actions: Vec::new(), terms, now };
     turn.forget();
     match event {
-        Event::Seen { health, invocation } => turn.seen(health, *invocation),
+        Event::Seen { health, invocation } => {
+            turn.on_its_way(health);
+            turn.seen(health, *invocation);
+        }
         Event::Done(ending) => turn.done(*ending),
         Event::Ordered(remedy) => turn.ordered(*remedy),
         Event::Hold(hold) => turn.hold(hold),
@@ -127,11 +149,23 @@ impl Turn<'_> {
         self.state.gentle.retain(|at| now.since(*at) < per);
     }
 
+    /// Notes how far the unit has got, and says once that it gets nowhere.
+    fn on_its_way(&mut self, health: &Health) {
+        self.state.transit = Transit::after(self.state.transit, self.terms.seen, self.now);
+        let held = self.state.held(self.now).is_some();
+        if let (Health::Dead(Death::Hung(hang)), Some(transit)) = (health, &mut self.state.transit)
+            && !held
+            && !std::mem::replace(&mut transit.told, true)
+        {
+            self.say(Say::Hangs(*hang));
+        }
+    }
+
     fn seen(&mut self, health: &Health, invocation: Option<InvocationId>) {
         match self.state.phase.clone() {
             // One act at a time: whatever is seen meanwhile may be its own doing.
-            Phase::Repairing { since, .. } => {
-                if self.now >= since + self.terms.policy.start_timeout + LOST_AFTER {
+            Phase::Repairing { since, until, .. } => {
+                if self.now >= lost_at(since, until, self.terms.policy) {
                     self.done(Ending::Failed);
                 }
             }
@@ -244,7 +278,7 @@ impl Turn<'_> {
             (RepairBy::Node, Death::Crashed { systemd_may_restart: true }) => {
                 self.in_its_window(SYSTEMD_FIRST, Wait::SystemdFirst)
             }
-            (RepairBy::Node, Death::Crashed { .. } | Death::NeverStarted) => {
+            (RepairBy::Node, Death::Crashed { .. } | Death::NeverStarted | Death::Hung(_)) => {
                 let (wait, why) = self.in_its_window(Duration::ZERO, Wait::Crowd);
                 if wait.is_zero() && self.terms.crowd.dead < CROWD {
                     if !self.spent() {
@@ -260,7 +294,9 @@ impl Turn<'_> {
 
     /// The time for a repair has come: it is done, or left to the peers, or put off because it was done too often.
     fn repair(&mut self, episode: Episode) {
-        if self.spent() && !episode.quarantined {
+        // Attempts that take long never fill the guard's window: those of one episode count however long they take.
+        let failed = usize::try_from(episode.failures).unwrap_or(usize::MAX) >= self.limit();
+        if (self.spent() || failed) && !episode.quarantined {
             let wait = self.terms.policy.quarantine_retry;
             self.say(Say::Quarantined(wait));
             self.go(Phase::Quarantined { retry: self.now + wait, failures: episode.failures });
@@ -283,7 +319,8 @@ impl Turn<'_> {
         let surplus = acts.len().saturating_sub(limit);
         acts.drain(..surplus);
         self.actions.push(Action::Act(remedy));
-        self.go(Phase::Repairing { since: self.now, remedy, episode });
+        let until = Some(self.now + self.terms.relaunch() + LOST_AFTER);
+        self.go(Phase::Repairing { since: self.now, remedy, episode, until });
     }
 
     /// Whether the flap guard allows no more.

@@ -11,6 +11,7 @@ mod order;
 pub mod replay;
 mod state;
 pub mod tape;
+mod transit;
 mod vitals;
 
 pub use classify::{Death, Health, Host, Obstacle, classify};
@@ -21,6 +22,7 @@ pub use neighbour::{Blackout, Errand, RANK_STEP, Sight, errand, power};
 pub use observation::{ActiveState, LoadState, Observation, StopCause, UnitSnapshot};
 pub use order::{Admitted, Objection, Wish, admit};
 pub use state::{Action, Ending, Episode, Event, Hold, Phase, Say, Wait, WorkerState};
+pub use transit::{Hang, Step, Timeouts, Transit, hangs_at, hung};
 pub use vitals::{Pulse, Reading, Sign, Signs, Track, Vitals};
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::transit::Timeouts;
 use crate::vocabulary::InvocationId;
 
 /// One look at a unit, or the reason why there is none.
@@ -46,6 +47,19 @@ pub struct UnitSnapshot {
     /// How the main process of the last run ended, in words: "exit code 1", "signal 9 (KILL)".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<String>,
+    /// Its own timeouts; what is left out has systemd's defaults.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub timeouts: Timeouts,
+    /// The command beside the main process that runs for it (ControlPID), 0 for none; only while it is on its way.
+    #[serde(default, skip_serializing_if = "none")]
+    pub control: u32,
+    /// What it says of itself (StatusText); only while it is on its way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+}
+
+fn is_default(timeouts: &Timeouts) -> bool {
+    *timeouts == Timeouts::default()
 }
 
 fn none(count: &u32) -> bool {

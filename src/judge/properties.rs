@@ -31,6 +31,8 @@ fn health() -> impl Strategy<Value = Health> {
         2 => Just(Health::Dead(Death::Stopped)),
         1 => Just(Health::Dead(Death::NeverStarted)),
         1 => Just(Health::Dead(Death::NotStartable(Obstacle::Masked))),
+        1 => Just(Health::Dead(Death::Hung(Hang::In(super::Step::Starting)))),
+        1 => Just(Health::Dead(Death::Hung(Hang::NeverUp))),
     ]
 }
 
@@ -89,12 +91,14 @@ struct Play {
 impl Play {
     fn feed(&mut self, event: &Event) -> Vec<Action> {
         let before = self.state.clone();
+        let unseen = Observation::Failed("not looked at".to_owned());
         let terms = Terms {
             policy: &self.policy,
             salt: 3,
             blast_radius: BlastRadius::Normal,
             rungs: self.rungs,
             crowd: self.crowd,
+            seen: &unseen,
         };
         let (state, actions) = decide(&before, event, terms, self.now);
         let acts: Vec<Remedy> = actions
@@ -175,8 +179,8 @@ impl Play {
     }
 
     fn look(&mut self) -> Vec<Action> {
-        if let Phase::Repairing { since, .. } = self.state.phase
-            && self.now >= since + self.policy.start_timeout + LOST_AFTER
+        if let Phase::Repairing { until: Some(until), .. } = self.state.phase
+            && self.now >= until
         {
             self.in_flight = false; // Given up as lost.
         }

@@ -228,7 +228,7 @@ async fn supervise(
         let now = Moment::now();
         let due = core.tick(now);
         // Each new text is work for PID 1, which has better things to do while it brings a worker back.
-        if !core.is_acting() {
+        if !core.is_acting(now) {
             notifier.status(core.status_line(now));
         }
         notifier.passed();
@@ -262,6 +262,9 @@ async fn supervise(
             Woke::Done(Done::Drill { worker, ended }) => core.drill_done(&worker, *ended, now),
             Woke::Done(Done::DrillNode { node, came, reply }) => {
                 core.drilled_neighbour(&node, *came, reply, now);
+            }
+            Woke::Done(Done::Hindrance { worker, hang, hindrance }) => {
+                core.hangs(&worker, hang, hindrance, now);
             }
             Woke::Done(Done::Alive(why)) => core.still_alive(&why),
             Woke::Vitals(vitals) => {

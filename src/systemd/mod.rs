@@ -9,6 +9,7 @@
 
 mod act;
 mod command;
+mod hindrance;
 mod hub;
 mod message;
 mod order;
@@ -328,6 +329,12 @@ impl Systemd {
     /// systemd's refusal, or that it could not be asked, in words.
     pub async fn start_quietly(&self, unit: &UnitName, within: Duration) -> Result<(), String> {
         systemctl::start(&self.place.systemctl, unit, within).await
+    }
+
+    /// Names the job, process or command that systemd waits for before it gets on with the unit, in words. It takes some
+    /// milliseconds, and six seconds at most.
+    pub async fn hindrance(&self, unit: &UnitName) -> String {
+        hindrance::of(&self.place.systemctl, unit).await
     }
 
     /// Asks for a fresh [`SystemdEvent::Observed`] of the unit soon, also if nothing has changed. Never waits.

@@ -21,6 +21,7 @@ mod door;
 mod drilledlanes;
 mod drills;
 mod falls;
+mod hangs;
 mod harness;
 mod lanecases;
 mod lanefalls;

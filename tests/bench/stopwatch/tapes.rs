@@ -4,7 +4,7 @@
 use keyholder::judge::log::Happened;
 use keyholder::judge::tape::{Known, Tape};
 use keyholder::judge::{
-    ActiveState, Ending, Host, LoadState, Observation, Reading, Sign, Signs, StopCause, UnitSnapshot,
+    Timeouts,     ActiveState, Ending, Host, LoadState, Observation, Reading, Sign, Signs, StopCause, UnitSnapshot,
     WorkerState,
 };
 use keyholder::vocabulary::{Moment, Remedy};
@@ -40,6 +40,9 @@ fn unit(active: ActiveState, sub: &str) -> Observation {
         restarts: 0,
         stop: StopCause::ByItself,
         exit: Some("exit code 1, after it had run for a while".to_owned()),
+        timeouts: Timeouts::default(),
+        control: 0,
+        status: None,
     })
 }
 
