@@ -153,6 +153,9 @@ pub struct Transit {
     /// How many runs were seen since, the first included.
     runs: u32,
     run: Option<InvocationId>,
+    /// It is down for the moment: systemd passes through that before it restarts a unit itself.
+    #[serde(default)]
+    down: bool,
     /// People have been told that it hangs.
     pub(super) told: bool,
 }
@@ -172,15 +175,22 @@ impl Transit {
     /// What is known of a unit after a look at it. A look that failed changes nothing.
     pub fn after(before: Option<Self>, seen: &Observation, now: Moment) -> Option<Self> {
         let Observation::Unit(unit) = seen else { return before };
-        Step::of(unit)?;
         let (mark, run) = (mark(unit), unit.invocation);
-        Some(match before {
-            None => Self { since: now, mark, begun: now, runs: 1, run, told: false },
+        if Step::of(unit).is_none() {
+            let down = matches!(unit.active, ActiveState::Inactive | ActiveState::Failed);
+            return before.filter(|_| down && unit.restarts_itself).map(|known| match known.down {
+                true => known,
+                false => Self { since: now, mark, down, ..known },
+            });
+        }
+        // One that was down for longer is another story.
+        Some(match before.filter(|known| !known.down || now.since(known.since) < SLACK) {
+            None => Self { since: now, mark, begun: now, runs: 1, run, down: false, told: false },
             Some(known) if known.mark == mark => known,
             Some(known) => {
                 let more = run.is_some() && run != known.run;
                 let runs = known.runs.saturating_add(more.into());
-                Self { since: now, mark, runs, run: run.or(known.run), ..known }
+                Self { since: now, mark, runs, run: run.or(known.run), down: false, ..known }
             }
         })
     }

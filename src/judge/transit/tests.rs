@@ -103,6 +103,13 @@ fn progress_counts_again_and_attempts_that_all_fail_do_not() {
     let brief = Timeouts { stop_ms: Some(0), restart_ms: Some(0), ..Timeouts::default() };
     let looks = [start, wait, again].map(|unit| UnitSnapshot { timeouts: brief, ..unit });
     assert_eq!(hangs(&looks, &policy), Some((secs(90) + SLACK - secs(2), Hang::NeverUp)));
+    // On its way to the next attempt systemd passes through `failed`; a unit that stays down is another story.
+    let failed = UnitSnapshot { restarts_itself: true, timeouts: brief, ..unit(ActiveState::Failed, "failed", 1) };
+    let [first, wait, again] = looks.clone();
+    let through = [first.clone(), failed.clone(), wait, again.clone()];
+    assert_eq!(hangs(&through, &policy), Some((secs(90) + SLACK - secs(3), Hang::NeverUp)));
+    let stayed = [vec![first], vec![failed; 7], vec![again]].concat();
+    assert_eq!(hangs(&stayed, &policy), Some((secs(90) + SLACK, Hang::In(Step::Starting))));
     let endless = looks.map(|unit| UnitSnapshot { timeouts: Timeouts { start_ms: None, ..brief }, ..unit });
     let lane = Policy { endless: None, ..policy };
     assert_eq!(hangs(&endless, &lane), None, "a lane that waits for its Redis");
