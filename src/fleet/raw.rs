@@ -392,7 +392,9 @@ fn policy(report: &mut Report<'_>, fields: &Fields<'_>) -> Policy {
         undeclared_stop: time("undeclared_stop", default.undeclared_stop, 100..=7 * DAY),
         grace: time("grace", default.grace, 100..=HOUR),
         settle: time("settle", default.settle, 100..=HOUR / 6),
-        start_timeout: fields.get("start_timeout").map(|_| time("start_timeout", Duration::ZERO, 1_000..=HOUR)),
+        start_timeout: fields
+            .get("start_timeout")
+            .map(|_| time("start_timeout", Duration::ZERO, 1_000..=HOUR)),
         endless: default.endless,
         relaunches: default.relaunches,
         per: time("per", default.per, 1_000..=7 * DAY),

@@ -13,8 +13,8 @@ use super::log::{Care, Happened, Opening};
 use super::observation::{ActiveState, LoadState, Observation, StopCause, UnitSnapshot};
 use super::replay::Case;
 use super::state::Action;
-use super::vitals::{Reading, Sign};
 use super::transit::Timeouts;
+use super::vitals::{Reading, Sign};
 use super::{Crowd, Health};
 use crate::vocabulary::{InvocationId, Moment, Remedy};
 

@@ -17,7 +17,8 @@ pub(super) async fn journal_of(unit: &UnitName) -> Vec<String> {
 
 /// How a unit ended and what it said last, for one line.
 pub(super) fn causes(ended: &str, log: &[String]) -> String {
-    let last: Vec<String> = log.iter().rev().take(3).rev().map(|line| line.chars().take(200).collect()).collect();
+    let last: Vec<String> =
+        log.iter().rev().take(3).rev().map(|line| line.chars().take(200).collect()).collect();
     match last.is_empty() {
         true => format!("last seen: {ended}"),
         false => format!("last seen: {ended}; its last journal lines: {}", last.join(" | ")),

@@ -60,7 +60,8 @@ impl Loops {
         if falls.stayed_up(policy, now) {
             falls.at.clear();
         }
-        let up = matches!(unit.active, ActiveState::Active | ActiveState::Reloading | ActiveState::Refreshing);
+        let up =
+            matches!(unit.active, ActiveState::Active | ActiveState::Reloading | ActiveState::Refreshing);
         falls.up = up.then(|| falls.up.filter(|_| more == 0).unwrap_or(now));
         falls.told &= !falls.at.is_empty();
         let Some(how) = falls.failed.as_ref().filter(|_| more > 0) else { return false };
@@ -233,7 +234,9 @@ mod tests {
         assert_eq!(told, [false, false, true]);
         now = now + policy.per;
         assert!(!loops.too_many(&policy, now));
-        assert!(!falls(&mut loops, "exit-code", 4, now) && loops.told(&policy, now).unwrap().starts_with("once"));
+        assert!(
+            !falls(&mut loops, "exit-code", 4, now) && loops.told(&policy, now).unwrap().starts_with("once")
+        );
     }
 
     #[test]
@@ -273,7 +276,10 @@ mod tests {
         assert!(!loops.take(&Observation::Failed("the bus is gone".to_owned()), &policy, now));
         loops.take(&unit(ActiveState::Failed, "failed", "exit-code", 0), &policy, now);
         assert!(loops.take(&up(u32::MAX), &policy, now), "while nobody could look");
-        assert_eq!(loops.told(&policy, now).unwrap(), "100 times or more, and it has never stayed up for 10m 00s");
+        assert_eq!(
+            loops.told(&policy, now).unwrap(),
+            "100 times or more, and it has never stayed up for 10m 00s"
+        );
         assert_eq!(loops.falls.unwrap().at.len(), KEPT);
     }
 }

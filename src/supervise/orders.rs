@@ -13,7 +13,8 @@ use crate::journal::{self, Event as Kind, Priority, Record};
 use crate::judge::{Admitted, Cue, Event, Hold, Objection, Wish, admit};
 use crate::peer::desk::{Asker, Order, Subscription, Update, View};
 use crate::peer::wire::{
-    DeadLetter, Explanation, GentleOrder, NodeReport, Outcome, Refusal, RefusalCode, RelaunchOrder, Request, Verb, Verdict,
+    DeadLetter, Explanation, GentleOrder, NodeReport, Outcome, Refusal, RefusalCode, RelaunchOrder, Request,
+    Verb, Verdict,
 };
 use crate::vocabulary::{Mode, Moment, NodeName, Remedy, Target, TaskId, UnitName, WorkerName, human};
 
@@ -216,7 +217,12 @@ impl Core {
                 let _ = reply.send(refused(RefusalCode::Busy, text));
             }
             Ok(Admitted::Start | Admitted::Join) => {
-                worker.waiters.push(Waiter { reply, settled: order.settled, shared, due: now + ANSWERED_WITHIN });
+                worker.waiters.push(Waiter {
+                    reply,
+                    settled: order.settled,
+                    shared,
+                    due: now + ANSWERED_WITHIN,
+                });
                 if !shared {
                     worker.because = format!("{asker}: {because}");
                     self.judge(&name, &Event::Ordered(Remedy::Relaunch), now);

@@ -13,8 +13,8 @@ use super::loops::Loops;
 use crate::fleet::Worker as Spec;
 use crate::judge::tape::Tape;
 use crate::judge::{
-    ActiveState, Crowd, Death, Health, Host, Observation, Phase, Pulse, Rungs, Signs, Terms, UnitSnapshot, Vitals,
-    Timeouts, Wait, WorkerState, classify, hangs_at, hung,
+    ActiveState, Crowd, Death, Health, Host, Observation, Phase, Pulse, Rungs, Signs, Terms, Timeouts,
+    UnitSnapshot, Vitals, Wait, WorkerState, classify, hangs_at, hung,
 };
 use crate::peer::wire::{
     Class, Explanation, LaneReport, Outcome, RelaunchFailed, Relaunched, Verdict, WorkerReport,
@@ -218,7 +218,8 @@ impl Worker {
                 }
                 Some(_) | None => match (&self.health, self.policy().repair_by) {
                     (Health::Dead(_) | Health::Stuck(_) | Health::DeliveryGap(_), RepairBy::Nobody) => {
-                        "nothing, because repair_by is nobody in fleet.yaml; `keyholder relaunch` starts it".to_owned()
+                        "nothing, because repair_by is nobody in fleet.yaml; `keyholder relaunch` starts it"
+                            .to_owned()
                     }
                     (
                         Health::Healthy
@@ -307,7 +308,8 @@ impl Worker {
 
     /// Why somebody should look at it although its class says that it is well.
     fn alert(&self, now: Moment) -> Option<String> {
-        let often = self.loops.told(self.policy(), now).filter(|_| self.loops.too_many(self.policy(), now))?;
+        let often =
+            self.loops.told(self.policy(), now).filter(|_| self.loops.too_many(self.policy(), now))?;
         Some(format!("it falls again and again, lastly after {}: {often}", self.loops.last()))
     }
 
@@ -464,7 +466,9 @@ impl Worker {
         }
         let (waited, most) = (human(ANSWERED_WITHIN), human(self.relaunch_within()));
         let why = match &self.relaunched {
-            Some(_) => format!("still under way: it runs again and has to stay up for its settle time, {waited} so far"),
+            Some(_) => format!(
+                "still under way: it runs again and has to stay up for its settle time, {waited} so far"
+            ),
             None => format!(
                 "still under way: systemd has taken {waited} so far, of {most} that the unit's own timeouts allow; {}",
                 self.why()
@@ -509,7 +513,14 @@ impl Worker {
         let unit = self.spec.unit.clone();
         tokio::spawn(async move {
             let log = journal_of(&unit).await;
-            let verdict = Verdict::Outcome(Outcome::Failed(RelaunchFailed { unit, why, job, took_us, log, under_way: false }));
+            let verdict = Verdict::Outcome(Outcome::Failed(RelaunchFailed {
+                unit,
+                why,
+                job,
+                took_us,
+                log,
+                under_way: false,
+            }));
             for waiter in waiters {
                 // Whoever has gone meanwhile reads the outcome in the status.
                 let _ = waiter.reply.send(verdict.clone());

@@ -25,7 +25,9 @@ pub(super) async fn of(systemctl: &Path, unit: &UnitName) -> String {
     };
     let mut facts = Vec::new();
     if let Some(id) = property(&shown, "Job").filter(|id| !id.is_empty()) {
-        let jobs = ask(systemctl, &["list-jobs", "--before", "--no-legend", "--no-pager", "--plain", "--full"]).await;
+        let jobs =
+            ask(systemctl, &["list-jobs", "--before", "--no-legend", "--no-pager", "--plain", "--full"])
+                .await;
         facts.push(match jobs {
             Ok(jobs) => job(&jobs, id),
             Err(why) => format!("job {id}, of which nothing could be read: {why}"),
@@ -48,7 +50,11 @@ async fn ask(systemctl: &Path, arguments: &[&str]) -> Result<String, String> {
 }
 
 fn property<'a>(shown: &'a str, name: &str) -> Option<&'a str> {
-    shown.lines().filter_map(|line| line.split_once('=')).find(|(key, _)| *key == name).map(|(_, value)| value)
+    shown
+        .lines()
+        .filter_map(|line| line.split_once('='))
+        .find(|(key, _)| *key == name)
+        .map(|(_, value)| value)
 }
 
 /// The job with this id in the list, and what it waits for. The lines that follow a job's own name the jobs in its way.
@@ -128,7 +134,10 @@ mod tests {
         assert_eq!(process(PRE).unwrap(), "process 60 of ExecStartPre= (/bin/sleep 299) has not ended");
         let never = "MainPID=59\nControlPID=0\nActiveState=activating\nExecStart={ path=/bin/sh ; argv[]=/bin/sh -c a; b ; ignore_errors=no ; start_time=[x] ; stop_time=[n/a] ; pid=59 ; code=(null) ; status=0/0 }\n";
         assert_eq!(process(never).unwrap(), "main process 59 of ExecStart= (/bin/sh -c a; b) is not ready");
-        assert_eq!(process(&never.replace("activating", "deactivating")).unwrap(), "main process 59 of ExecStart= (/bin/sh -c a; b) has not ended");
+        assert_eq!(
+            process(&never.replace("activating", "deactivating")).unwrap(),
+            "main process 59 of ExecStart= (/bin/sh -c a; b) has not ended"
+        );
         assert_eq!(process("MainPID=0\nControlPID=0\n"), None);
     }
 }

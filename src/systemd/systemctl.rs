@@ -175,7 +175,12 @@ pub(super) struct Output {
     pub(super) error: String,
 }
 
-pub(super) async fn run(systemctl: &Path, arguments: &[&str], bytes: u64, within: Duration) -> Result<Output, String> {
+pub(super) async fn run(
+    systemctl: &Path,
+    arguments: &[&str],
+    bytes: u64,
+    within: Duration,
+) -> Result<Output, String> {
     let mut child = Command::new(systemctl)
         .args(arguments)
         .env_clear()

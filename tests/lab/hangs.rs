@@ -22,7 +22,8 @@ const NEVER: &str = "# not started\n[Unit]\nStartLimitIntervalSec=0\n[Service]\n
 const PRE: &str = "# not started\n[Service]\nTimeoutStartSec=3\nTimeoutStopSec=3\nExecStartPre=/bin/true\n\
     ExecStartPre=/bin/sh -c 'trap \"\" TERM; while :; do sleep 1; done'\nExecStart=/bin/sleep infinity\n";
 /// Its stop alone takes longer than `start_timeout`.
-const SLOW: &str = "[Service]\nTimeoutStopSec=8\nExecStart=/bin/sh -c 'trap \"\" TERM; while :; do sleep 1; done'\n";
+const SLOW: &str =
+    "[Service]\nTimeoutStopSec=8\nExecStart=/bin/sh -c 'trap \"\" TERM; while :; do sleep 1; done'\n";
 
 #[test]
 fn what_hangs_is_said_once_with_what_is_in_the_way_and_a_slow_stop_is_waited_for() {

@@ -256,8 +256,12 @@ fn backoff_doubles_within_bounds_and_differs_between_workers() {
 fn a_restart_of_the_supervisor_forgets_neither_hold_nor_flap_guard() {
     let mut story = Story::new();
     story.hold(secs(600));
-    story.state.phase =
-        Phase::Repairing { since: story.now, remedy: Remedy::Relaunch, episode: Episode::default(), until: None };
+    story.state.phase = Phase::Repairing {
+        since: story.now,
+        remedy: Remedy::Relaunch,
+        episode: Episode::default(),
+        until: None,
+    };
     story.state.relaunches = vec![story.now; 2];
     let json = serde_json::to_string(&story.state).unwrap();
     let back: WorkerState = serde_json::from_str(&json).unwrap();
@@ -405,7 +409,12 @@ fn a_start_that_hangs_is_said_once_and_ends_in_quarantine_however_long_its_attem
     for minute in 0..120 {
         story.pass(secs(60));
         let actions = look(&mut story, 1 + tries);
-        said.extend(actions.iter().filter(|action| matches!(action, Action::Say(Say::Hangs(_) | Say::Quarantined(_)))).copied());
+        said.extend(
+            actions
+                .iter()
+                .filter(|action| matches!(action, Action::Say(Say::Hangs(_) | Say::Quarantined(_))))
+                .copied(),
+        );
         if relaunches(&actions) > 0 {
             tries += 1;
             // Longer than the flap guard looks back.

@@ -91,7 +91,8 @@ fn what_may_take_for_ever_has_a_cap_of_ours_or_the_fleet_files_limit_and_a_lane_
 
 #[test]
 fn progress_counts_again_and_attempts_that_all_fail_do_not() {
-    let (pre, start) = (unit(ActiveState::Activating, "start-pre", 1), unit(ActiveState::Activating, "start", 1));
+    let (pre, start) =
+        (unit(ActiveState::Activating, "start-pre", 1), unit(ActiveState::Activating, "start", 1));
     let second = UnitSnapshot { control: 7, ..pre.clone() };
     let more = UnitSnapshot { status: Some("recovering 40%".to_owned()), ..start.clone() };
     let policy = Policy::default();
@@ -104,7 +105,8 @@ fn progress_counts_again_and_attempts_that_all_fail_do_not() {
     let looks = [start, wait, again].map(|unit| UnitSnapshot { timeouts: brief, ..unit });
     assert_eq!(hangs(&looks, &policy), Some((secs(90) + SLACK - secs(2), Hang::NeverUp)));
     // On its way to the next attempt systemd passes through `failed`; a unit that stays down is another story.
-    let failed = UnitSnapshot { restarts_itself: true, timeouts: brief, ..unit(ActiveState::Failed, "failed", 1) };
+    let failed =
+        UnitSnapshot { restarts_itself: true, timeouts: brief, ..unit(ActiveState::Failed, "failed", 1) };
     let [first, wait, again] = looks.clone();
     let through = [first.clone(), failed.clone(), wait, again.clone()];
     assert_eq!(hangs(&through, &policy), Some((secs(90) + SLACK - secs(3), Hang::NeverUp)));

@@ -4,8 +4,8 @@
 use keyholder::judge::log::Happened;
 use keyholder::judge::tape::{Known, Tape};
 use keyholder::judge::{
-    Timeouts,     ActiveState, Ending, Host, LoadState, Observation, Reading, Sign, Signs, StopCause, UnitSnapshot,
-    WorkerState,
+    ActiveState, Ending, Host, LoadState, Observation, Reading, Sign, Signs, StopCause, Timeouts,
+    UnitSnapshot, WorkerState,
 };
 use keyholder::vocabulary::{Moment, Remedy};
 
