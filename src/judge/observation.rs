@@ -8,6 +8,8 @@ use crate::vocabulary::InvocationId;
 /// One look at a unit, or the reason why there is none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+// Nearly every look succeeds; a box would be an allocation for each.
+#[allow(clippy::large_enum_variant)]
 pub enum Observation {
     /// The unit as systemd describes it.
     Unit(UnitSnapshot),

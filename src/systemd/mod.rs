@@ -40,6 +40,8 @@ const ANSWER: Duration = Duration::from_secs(5);
 
 /// What the supervisor learns from PID 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
+// Nearly every event is a look; a box would be an allocation for each.
+#[allow(clippy::large_enum_variant)]
 pub enum SystemdEvent {
     /// A unit changed, or a fresh look was asked for.
     Observed {
