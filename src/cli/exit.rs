@@ -117,7 +117,8 @@ pub fn of_reports(reports: &[NodeReport]) -> Exit {
     let well = reports.iter().all(|report| {
         // A node that leaves takes its workers along; that was announced.
         node(report.state)
-            && (report.state == NodeState::Leaving || report.workers.iter().all(|w| worker(w.class)))
+            && (report.state == NodeState::Leaving
+                || report.workers.iter().all(|w| worker(w.class) && w.alert.is_none()))
     });
     if well { Exit::Ok } else { Exit::NotHealthy }
 }

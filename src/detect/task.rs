@@ -134,7 +134,7 @@ impl Task {
             | Place::Key(_)
             | Place::Command(_)
             | Place::Watchdog(_)
-            | Place::Queue(_)
+            | Place::Queue { .. }
             | Place::LaneQueue(_)
             | Place::Canary(..) => None,
         });

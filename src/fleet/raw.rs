@@ -334,6 +334,10 @@ fn worker(report: &mut Report<'_>, name: &Located<String>, value: &Value) -> Raw
         worker.blast_radius = leaf::one_of(report, value, &words).unwrap_or_default();
     }
     worker.policy = policy(report, &fields);
+    if worker.lane.is_some() {
+        // A lane starts for as long as its Redis is away, and says so.
+        worker.policy.endless = None;
+    }
     if let Some(key) = fields.key("repair_window")
         && worker.blast_radius != BlastRadius::Auxiliary
     {
@@ -402,7 +406,10 @@ fn policy(report: &mut Report<'_>, fields: &Fields<'_>) -> Policy {
         undeclared_stop: time("undeclared_stop", default.undeclared_stop, 100..=7 * DAY),
         grace: time("grace", default.grace, 100..=HOUR),
         settle: time("settle", default.settle, 100..=HOUR / 6),
-        start_timeout: time("start_timeout", default.start_timeout, 1_000..=HOUR),
+        start_timeout: fields
+            .get("start_timeout")
+            .map(|_| time("start_timeout", Duration::ZERO, 1_000..=HOUR)),
+        endless: default.endless,
         relaunches: default.relaunches,
         per: time("per", default.per, 1_000..=7 * DAY),
         quarantine_retry: time("quarantine_retry", default.quarantine_retry, 1_000..=7 * DAY),

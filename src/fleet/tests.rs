@@ -8,6 +8,8 @@ mod single;
 
 use std::time::Duration;
 
+use crate::vocabulary::Policy;
+
 use super::{BlastRadius, Loaded, Problems, RepairBy, Right, Scope, Severity, parse};
 
 /// The example that operators begin with.
@@ -84,7 +86,9 @@ fn the_example_is_good_and_means_what_it_says() {
     assert_eq!(write.unit.as_str(), "keyholder-lane-write.service");
     assert_eq!((write.blast_radius, agent.blast_radius), (BlastRadius::Critical, BlastRadius::Auxiliary));
     // The example says that it shows the defaults.
-    assert_eq!(agent.policy, write.policy);
+    // A lane starts for as long as its Redis is away.
+    assert_eq!((agent.policy.endless, write.policy.endless), (Some(Duration::from_secs(900)), None));
+    assert_eq!(agent.policy, Policy { endless: agent.policy.endless, ..write.policy.clone() });
     assert_eq!(agent.policy.undeclared_stop, Duration::from_secs(120));
     assert_eq!(fleet.grants[0].workers, Scope::All);
     assert_eq!(fleet.grants[0].rights, Right::ALL.into());

@@ -8,6 +8,7 @@ use super::idle::{Idle, by_design, hollow};
 use super::observation::{
     ActiveState, LoadState, Observation, Other, Standing, StopCause, Tie, UnitSnapshot,
 };
+use super::transit::Hang;
 use super::vitals::{Pulse, Vitals};
 
 /// What the host itself is doing (the manager's `SystemState`).
@@ -59,6 +60,8 @@ pub enum Death {
     NeverStarted,
     /// It is down and systemd would refuse to start it.
     NotStartable(Obstacle),
+    /// systemd is at it, and gets nowhere.
+    Hung(Hang),
 }
 
 /// How it is with the unit that has taken a worker down.
@@ -107,6 +110,7 @@ impl fmt::Display for Death {
             Self::TakenDown(_) => f.write_str("taken down by a unit that it needs or is part of"),
             Self::NeverStarted => f.write_str("not started since the host booted"),
             Self::NotStartable(obstacle) => obstacle.fmt(f),
+            Self::Hung(hang) => hang.fmt(f),
         }
     }
 }
@@ -196,6 +200,7 @@ fn down(unit: &UnitSnapshot, host: Host, ends_clean: bool) -> Health {
 
 #[cfg(test)]
 mod tests {
+    use super::super::transit::Timeouts;
     use super::*;
 
     fn unit(active: ActiveState, sub: &str) -> UnitSnapshot {
@@ -212,6 +217,9 @@ mod tests {
             stop: StopCause::ByItself,
             exit: None,
             context: Box::default(),
+            timeouts: Timeouts::default(),
+            control: 0,
+            status: None,
         }
     }
 

@@ -9,7 +9,9 @@ use ailing::Ailment;
 
 use super::classify::{Cause, Death, Health, Obstacle};
 use super::crowd::Crowd;
+use super::observation::Observation;
 use super::state::{Action, Ending, Episode, Event, Hold, Phase, Say, Wait, WorkerState};
+use super::transit::{Timeouts, Transit};
 use super::vitals::Proof;
 use crate::vocabulary::{BlastRadius, InvocationId, Moment, Policy, Remedy, RepairBy};
 
@@ -67,6 +69,23 @@ pub struct Terms<'a> {
     pub crowd: Crowd,
     /// What was seen of its signs in this run.
     pub proof: Proof,
+    /// What was last seen of its unit.
+    pub seen: &'a Observation,
+}
+
+impl Terms<'_> {
+    /// How long a relaunch is waited for.
+    fn relaunch(&self) -> Duration {
+        match self.seen {
+            Observation::Unit(unit) => unit.timeouts.relaunch(self.policy),
+            Observation::Failed(_) => Timeouts::default().relaunch(self.policy),
+        }
+    }
+}
+
+/// When a remedy that began at `since` counts as lost. What a supervisor of another version has begun has no such time.
+pub(super) fn lost_at(since: Moment, until: Option<Moment>, policy: &Policy) -> Moment {
+    until.unwrap_or_else(|| since + Timeouts::default().relaunch(policy) + LOST_AFTER)
 }
 
 /// A part of `full` that differs from worker to worker.
@@ -95,7 +114,10 @@ pub fn decide(
     let mut turn = Turn { state: state.clone(), actions: Vec::new(), terms, now, run: None };
     turn.forget();
     match event {
-        Event::Seen { health, invocation } => turn.seen(health, *invocation),
+        Event::Seen { health, invocation } => {
+            turn.on_its_way(health);
+            turn.seen(health, *invocation);
+        }
         Event::Done(ending) => turn.done(*ending),
         Event::Ordered(remedy) => turn.ordered(*remedy),
         Event::Hold(hold) => turn.hold(hold),
@@ -133,14 +155,26 @@ impl Turn<'_> {
         self.state.gentle.retain(|at| now.since(*at) < per);
     }
 
+    /// Notes how far the unit has got, and says once that it gets nowhere.
+    fn on_its_way(&mut self, health: &Health) {
+        self.state.transit = Transit::after(self.state.transit, self.terms.seen, self.now);
+        let held = self.state.held(self.now).is_some();
+        if let (Health::Dead(Death::Hung(hang)), Some(transit)) = (health, &mut self.state.transit)
+            && !held
+            && !std::mem::replace(&mut transit.told, true)
+        {
+            self.say(Say::Hangs(*hang));
+        }
+    }
+
     fn seen(&mut self, health: &Health, invocation: Option<InvocationId>) {
         self.run = invocation;
         let recalled = self.recalled(health);
         let health = recalled.as_ref().unwrap_or(health);
         match self.state.phase.clone() {
             // One act at a time: whatever is seen meanwhile may be its own doing.
-            Phase::Repairing { since, .. } => {
-                if self.now >= since + self.terms.policy.start_timeout + LOST_AFTER {
+            Phase::Repairing { since, until, .. } => {
+                if self.now >= lost_at(since, until, self.terms.policy) {
                     self.done(Ending::Failed);
                 }
             }
@@ -219,6 +253,7 @@ impl Turn<'_> {
                     return self.follows(phase);
                 }
             }
+            Death::Hung(_) => {}
         }
         match *phase {
             Phase::Watching | Phase::Stranded => self.found_dead(death),
@@ -278,7 +313,10 @@ impl Turn<'_> {
             }
             (
                 RepairBy::Node,
-                Death::Crashed { .. } | Death::NeverStarted | Death::TakenDown(Cause::Failed),
+                Death::Crashed { .. }
+                | Death::NeverStarted
+                | Death::TakenDown(Cause::Failed)
+                | Death::Hung(_),
             ) => {
                 let (wait, why) = self.in_its_window(Duration::ZERO, Wait::Crowd);
                 if wait.is_zero() && self.terms.crowd.dead < CROWD {
@@ -295,7 +333,9 @@ impl Turn<'_> {
 
     /// The time for a repair has come: it is done, or left to the peers, or put off because it was done too often.
     fn repair(&mut self, episode: Episode) {
-        if self.spent() && !episode.quarantined {
+        // Attempts that take long never fill the guard's window: those of one episode count however long they take.
+        let failed = usize::try_from(episode.failures).unwrap_or(usize::MAX) >= self.limit();
+        if (self.spent() || failed) && !episode.quarantined {
             let wait = self.terms.policy.quarantine_retry;
             self.say(Say::Quarantined(wait));
             self.go(Phase::Quarantined { retry: self.now + wait, failures: episode.failures });
@@ -319,7 +359,8 @@ impl Turn<'_> {
         acts.drain(..surplus);
         self.actions.push(Action::Act(remedy));
         let episode = Episode { ails: self.terms.proof.ails, ..episode };
-        self.go(Phase::Repairing { since: self.now, remedy, episode });
+        let until = Some(self.now + self.terms.relaunch() + LOST_AFTER);
+        self.go(Phase::Repairing { since: self.now, remedy, episode, until });
     }
 
     /// Whether the flap guard allows no more.

@@ -13,6 +13,7 @@ use super::log::{Care, Happened, Opening};
 use super::observation::{ActiveState, LoadState, Observation, StopCause, UnitSnapshot};
 use super::replay::Case;
 use super::state::Action;
+use super::transit::Timeouts;
 use super::vitals::{Reading, Sign};
 use super::{Crowd, Health};
 use crate::vocabulary::{InvocationId, Moment, Remedy};
@@ -210,7 +211,7 @@ impl Hour {
 
     fn look(&mut self) {
         let now = Moment::from_millis(self.now);
-        let event = self.case.look();
+        let event = self.case.look(Moment::from_millis(self.now));
         if !self.ill {
             let fell = match &self.case.health {
                 Health::Stuck(_) | Health::DeliveryGap(_) | Health::Dead(_) => true,
@@ -349,6 +350,9 @@ impl Hour {
             stop: if dead { StopCause::ByItself } else { StopCause::Never },
             exit: None,
             context: Box::default(),
+            timeouts: Timeouts::default(),
+            control: 0,
+            status: None,
         };
         Observation::Unit(match what {
             1 => return Observation::Failed("the bus does not answer".to_owned()),

@@ -136,8 +136,12 @@ pub struct Care {
     pub grace_ms: u64,
     /// [`Policy::settle`].
     pub settle_ms: u64,
-    /// [`Policy::start_timeout`].
-    pub start_timeout_ms: u64,
+    /// [`Policy::start_timeout`]; left out, the unit's own timeout counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_timeout_ms: Option<u64>,
+    /// [`Policy::endless`]; 0 for none.
+    #[serde(skip_serializing_if = "is_default_cap")]
+    pub endless_ms: u64,
     /// [`Policy::relaunches`].
     pub relaunches: u32,
     /// [`Policy::per`].
@@ -168,6 +172,10 @@ pub struct Care {
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
+}
+
+fn is_default_cap(cap: &u64) -> bool {
+    Policy::default().endless.map(ms) == Some(*cap)
 }
 
 fn ms(duration: Duration) -> u64 {
@@ -201,7 +209,8 @@ impl Care {
             undeclared_stop_ms: ms(policy.undeclared_stop),
             grace_ms: ms(policy.grace),
             settle_ms: ms(policy.settle),
-            start_timeout_ms: ms(policy.start_timeout),
+            start_timeout_ms: policy.start_timeout.map(ms),
+            endless_ms: policy.endless.map(ms).unwrap_or_default(),
             relaunches: policy.relaunches,
             per_ms: ms(policy.per),
             quarantine_retry_ms: ms(policy.quarantine_retry),
@@ -223,7 +232,8 @@ impl Care {
             undeclared_stop: time(self.undeclared_stop_ms),
             grace: time(self.grace_ms),
             settle: time(self.settle_ms),
-            start_timeout: time(self.start_timeout_ms),
+            start_timeout: self.start_timeout_ms.map(time),
+            endless: Some(time(self.endless_ms)).filter(|cap| !cap.is_zero()),
             relaunches: self.relaunches,
             per: time(self.per_ms),
             quarantine_retry: time(self.quarantine_retry_ms),

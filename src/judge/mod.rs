@@ -15,6 +15,7 @@ mod order;
 pub mod replay;
 mod state;
 pub mod tape;
+mod transit;
 mod vitals;
 
 pub use asked::Asked;
@@ -31,6 +32,7 @@ pub use observation::{
 };
 pub use order::{Admitted, Objection, Wish, admit};
 pub use state::{Action, Ending, Episode, Event, Hold, Phase, Say, Stopped, Wait, WorkerState};
+pub use transit::{Hang, Step, Timeouts, Transit, hangs_at, hung};
 pub use vitals::{Proof, Pulse, Reading, Sign, Signs, Track, Vitals};
 
 #[cfg(test)]

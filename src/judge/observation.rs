@@ -2,11 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::transit::Timeouts;
 use crate::vocabulary::InvocationId;
 
 /// One look at a unit, or the reason why there is none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+// Nearly every look succeeds; a box would be an allocation for each.
+#[allow(clippy::large_enum_variant)]
 pub enum Observation {
     /// The unit as systemd describes it.
     Unit(UnitSnapshot),
@@ -50,6 +53,19 @@ pub struct UnitSnapshot {
     #[serde(default, skip_serializing_if = "Context::is_plain")]
     // Boxed: it is seldom there, and large.
     pub context: Box<Context>,
+    /// Its own timeouts; what is left out has systemd's defaults.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub timeouts: Timeouts,
+    /// The command beside the main process that runs for it (ControlPID), 0 for none; only while it is on its way.
+    #[serde(default, skip_serializing_if = "none")]
+    pub control: u32,
+    /// What it says of itself (StatusText); only while it is on its way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+}
+
+fn is_default(timeouts: &Timeouts) -> bool {
+    *timeouts == Timeouts::default()
 }
 
 /// What a unit file and other units say about a unit that is down, or in which nothing runs. Only what matters is in here:

@@ -192,7 +192,12 @@ mod tests {
 
     #[test]
     fn a_second_order_joins_the_first() {
-        let phase = Phase::Repairing { since: NOW, remedy: Remedy::Relaunch, episode: Episode::default() };
+        let phase = Phase::Repairing {
+            since: NOW,
+            remedy: Remedy::Relaunch,
+            episode: Episode::default(),
+            until: None,
+        };
         let state = WorkerState { phase, ..WorkerState::default() };
         assert_eq!(ask(&state, &CRASHED, Wish::default()), Ok(Admitted::Join));
     }

@@ -35,6 +35,8 @@ fn health() -> impl Strategy<Value = Health> {
         1 => Just(Health::Dead(Death::TakenDown(Cause::Failed))),
         1 => Just(Health::Idle(Idle::Done)),
         1 => Just(Health::Dead(Death::NotStartable(Obstacle::Masked))),
+        1 => Just(Health::Dead(Death::Hung(Hang::In(super::Step::Starting)))),
+        1 => Just(Health::Dead(Death::Hung(Hang::NeverUp))),
     ]
 }
 
@@ -109,6 +111,7 @@ impl Play {
 
     fn feed(&mut self, event: &Event) -> Vec<Action> {
         let before = self.state.clone();
+        let unseen = Observation::Failed("not looked at".to_owned());
         let terms = Terms {
             policy: &self.policy,
             salt: 3,
@@ -116,6 +119,7 @@ impl Play {
             rungs: self.rungs,
             crowd: self.crowd,
             proof: self.proof(),
+            seen: &unseen,
         };
         let (state, actions) = decide(&before, event, terms, self.now);
         if let Phase::Settling { episode: Episode { ails: Some(class), .. }, .. } = before.phase {
@@ -221,8 +225,8 @@ impl Play {
     }
 
     fn look(&mut self) -> Vec<Action> {
-        if let Phase::Repairing { since, .. } = self.state.phase
-            && self.now >= since + self.policy.start_timeout + LOST_AFTER
+        if let Phase::Repairing { until: Some(until), .. } = self.state.phase
+            && self.now >= until
         {
             self.in_flight = false; // Given up as lost.
         }

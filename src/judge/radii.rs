@@ -56,14 +56,6 @@ fn told(radius: BlastRadius, looks: &[Look], window: Duration) -> Told {
         repipe: None,
     };
     let policy = Policy { repair_window: window, ..Policy::default() };
-    let terms = Terms {
-        policy: &policy,
-        salt: 7,
-        blast_radius: radius,
-        rungs: Rungs { nudge: Some(Duration::from_secs(5)), repipe: None },
-        crowd: Crowd::default(),
-        proof: Proof::default(),
-    };
     let (mut signs, mut state, mut told) = (Signs::default(), WorkerState::default(), Told::default());
     let mut now = Moment::from_millis(1_000_000);
     for look in looks {
@@ -73,6 +65,15 @@ fn told(radius: BlastRadius, looks: &[Look], window: Duration) -> Told {
                 signs.take(sign, reading.clone(), Some(&stuck), Some(&gap), now);
             }
         }
+        let terms = Terms {
+            policy: &policy,
+            salt: 7,
+            blast_radius: radius,
+            rungs: Rungs { nudge: Some(Duration::from_secs(5)), repipe: None },
+            crowd: Crowd::default(),
+            proof: Proof::default(),
+            seen: &look.unit,
+        };
         let health = classify(&look.unit, &signs.vitals(), Host::Running, false);
         told.health.push((now, health.clone()));
         let (next, actions) = decide(&state, &Event::Seen { health, invocation: Some(run()) }, terms, now);
@@ -101,6 +102,9 @@ fn unit(active: ActiveState, sub: &str, stop: StopCause) -> Observation {
         stop,
         exit: None,
         context: Box::default(),
+        timeouts: Timeouts::default(),
+        control: 0,
+        status: None,
     })
 }
 

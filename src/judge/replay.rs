@@ -14,6 +14,7 @@ use super::decide::{Rungs, Terms, decide};
 use super::log::{Absence, Care, Happened, Line, Opening};
 use super::observation::Observation;
 use super::state::{Action, Event, Phase, WorkerState};
+use super::transit::{hangs_at, hung};
 use super::vitals::{Proof, Pulse, Sign, Signs};
 use crate::vocabulary::{
     Canary, DeliveryGap, Flow, Heartbeat, InvocationId, Mode, Moment, Policy, Remedy, Stuck, Target,
@@ -162,7 +163,11 @@ impl Case {
                 *self = Self::new(*opening.clone());
                 return None;
             }
-            Happened::Away(_) | Happened::Time | Happened::Acted(_) => return None,
+            Happened::Away(absence) => {
+                self.state.count_again(absence.until_ms);
+                return None;
+            }
+            Happened::Time | Happened::Acted(_) => return None,
             Happened::Done(ending) => return Some(Event::Done(*ending)),
             Happened::Ordered(remedy) => return Some(Event::Ordered(*remedy)),
             Happened::Hold(hold) => return Some(Event::Hold((**hold).clone())),
@@ -176,8 +181,9 @@ impl Case {
     }
 
     /// Judges what is known; the event that follows.
-    pub(super) fn look(&mut self) -> Event {
-        self.health = classify(&self.seen, &self.signs.vitals(), self.host, self.policy.ends_clean);
+    pub(super) fn look(&mut self, now: Moment) -> Event {
+        let health = classify(&self.seen, &self.signs.vitals(), self.host, self.policy.ends_clean);
+        self.health = hung(health, self.state.transit, &self.seen, &self.policy, now);
         Event::Seen { health: self.health.clone(), invocation: self.invocation() }
     }
 
@@ -190,6 +196,7 @@ impl Case {
             rungs: self.rungs,
             crowd,
             proof: Proof::of(&self.health, &self.signs, self.stuck.as_ref(), self.gap.as_ref()),
+            seen: &self.seen,
         };
         let (state, actions) = decide(&self.state, event, terms, now);
         self.state = state;
@@ -198,12 +205,17 @@ impl Case {
 
     /// Whether something is due already.
     pub(super) fn is_due(&self, now: Moment) -> bool {
-        self.state.wake(&self.policy).is_some_and(|at| at <= now)
+        self.wakes().is_some_and(|at| at <= now)
     }
 
     /// When it has to be looked at again by itself; what is overdue waits for news.
     pub(super) fn wake(&self, now: Moment) -> Option<Moment> {
-        self.state.wake(&self.policy).filter(|at| *at > now)
+        self.wakes().filter(|at| *at > now)
+    }
+
+    fn wakes(&self) -> Option<Moment> {
+        let hangs = hangs_at(self.state.transit, &self.seen, &self.policy);
+        self.state.wake(&self.policy).into_iter().chain(hangs).min()
     }
 }
 
@@ -378,7 +390,7 @@ impl Play {
     fn look_once(&mut self, name: &Target) {
         let Some(played) = self.cases.get_mut(name) else { return };
         let before = played.case.health.clone();
-        let event = played.case.look();
+        let event = played.case.look(self.now);
         let after = &played.case.health;
         if *after != before {
             let text = words::health(after);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::classify::{Health, Obstacle};
+use super::transit::{Hang, Transit};
 use crate::vocabulary::{FailureClass, InvocationId, Moment, Policy, Remedy};
 
 /// Everything that the judge remembers of one worker. It is saved at each change, so that a restart of the supervisor
@@ -20,6 +21,9 @@ pub struct WorkerState {
     /// The nudges and repipes of the same window. One that is needed again and again is no remedy.
     #[serde(default)]
     pub gentle: Vec<Moment>,
+    /// Its unit is on its way up or down, and since when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transit: Option<Transit>,
     /// The stop that somebody ordered, for as long as it is down. systemd and the bus may show it only once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<Stopped>,
@@ -63,6 +67,9 @@ pub enum Phase {
         remedy: Remedy,
         /// The episode so far.
         episode: Episode,
+        /// When it counts as lost if it has not ended by then.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Moment>,
     },
     /// The relaunch is done; the worker has to stay up until `until`.
     Settling {
@@ -232,11 +239,20 @@ pub enum Say {
     CameBack,
     /// Down, and systemd would refuse to start it.
     Stranded(Obstacle),
+    /// systemd is at it for longer than its own timeouts allow.
+    Hangs(Hang),
     /// The hold is over.
     HoldEnded,
 }
 
 impl WorkerState {
+    /// The supervisor was away until `now`: how long the unit has been on its way counts again from there.
+    pub fn count_again(&mut self, now: Moment) {
+        if let Some(transit) = &mut self.transit {
+            transit.count_again(now);
+        }
+    }
+
     /// The hold that is in force at `now`.
     pub fn held(&self, now: Moment) -> Option<&Hold> {
         self.hold.as_ref().filter(|hold| hold.until > now)
@@ -266,7 +282,7 @@ impl WorkerState {
             Phase::Waiting { due, .. } => Some(*due),
             Phase::Settling { until, .. } | Phase::Verifying { until, .. } => Some(*until),
             Phase::Quarantined { retry, .. } => Some(*retry),
-            Phase::Repairing { since, .. } => Some(*since + policy.start_timeout + super::LOST_AFTER),
+            Phase::Repairing { since, until, .. } => Some(super::decide::lost_at(*since, *until, policy)),
             Phase::Watching | Phase::LeftToPeers | Phase::Stranded => None,
         };
         let hold = self.hold.as_ref().map(|hold| hold.until);

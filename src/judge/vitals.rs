@@ -88,6 +88,7 @@ impl Proof {
             Health::Healthy
             | Health::Blind(_)
             | Health::InTransition(_)
+            | Health::Idle(_)
             | Health::Dead(_)
             | Health::Unknown(_) => None,
         };

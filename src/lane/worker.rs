@@ -201,7 +201,7 @@ async fn begin(shared: Rc<Shared>) {
                     looked = Some(Instant::now());
                     if is_waited_for() {
                         shared.ready.set(true);
-                        shared.notifier.borrow().ready();
+                        shared.notifier.borrow_mut().ready();
                     }
                 }
             }

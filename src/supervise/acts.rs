@@ -15,6 +15,16 @@ pub(super) async fn journal_of(unit: &UnitName) -> Vec<String> {
     last_lines(unit, None, LOG_LINES).await.unwrap_or_else(|error| vec![error.to_string()])
 }
 
+/// How a unit ended and what it said last, for one line.
+pub(super) fn causes(ended: &str, log: &[String]) -> String {
+    let last: Vec<String> =
+        log.iter().rev().take(3).rev().map(|line| line.chars().take(200).collect()).collect();
+    match last.is_empty() {
+        true => format!("last seen: {ended}"),
+        false => format!("last seen: {ended}; its last journal lines: {}", last.join(" | ")),
+    }
+}
+
 /// How a relaunch ended, in the judge's words.
 fn ending(result: &Result<InvocationId, RelaunchError>) -> Ending {
     match result {
@@ -47,7 +57,7 @@ impl Core {
         }
         let text = format!("relaunching {}: {}", worker.spec.unit, worker.because);
         worker.last_act = Some((now, "relaunch ordered".to_owned()));
-        let (unit, timeout) = (worker.spec.unit.clone(), worker.spec.policy.start_timeout);
+        let (unit, timeout) = (worker.spec.unit.clone(), worker.relaunch_within());
         self.recorder.record(Record::local(Kind::Acting, Priority::Notice, self.target(name), text));
         let (systemd, done, worker) = (self.systemd.clone(), self.done.clone(), name.clone());
         tokio::spawn(async move {
@@ -111,7 +121,14 @@ impl Core {
                 worker.answer_started();
             }
             Err(error) => {
-                let failed = RelaunchFailed { unit, why: error.to_string(), job: end.job, took_us, log };
+                let failed = RelaunchFailed {
+                    unit,
+                    why: error.to_string(),
+                    job: end.job,
+                    took_us,
+                    log,
+                    under_way: false,
+                };
                 worker.answer(&Verdict::Outcome(Outcome::Failed(failed)));
             }
         }

@@ -34,6 +34,7 @@ impl Core {
             let since_ms = before + meant.max(Duration::from_millis(1));
             let absence = Absence { since_ms, until_ms: until };
             worker.note(Happened::Away(absence), self.host, now);
+            worker.state.count_again(until);
             self.systemd.look(&worker.spec.unit);
         }
         // Whoever has not listened has not heard them be silent.

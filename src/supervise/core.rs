@@ -16,7 +16,7 @@ use crate::detect::{Look, Plan, Vital};
 use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record, Recorder};
 use crate::judge::log::Happened;
-use crate::judge::{Action, Event, Host, Observation, Phase, Probe, WorkerState, classify, crowd, decide};
+use crate::judge::{Action, Event, Hang, Host, Observation, Phase, Probe, Say, WorkerState, crowd, decide};
 use crate::peer::desk::Update;
 use crate::peer::wire::{DrillReport, Refusal, Sighting, Verdict};
 use crate::store::StoreHandle;
@@ -37,6 +37,9 @@ pub(super) const PID1_HANGS: &str = "PID 1 does not answer: until it does, nothi
 /// How soon a change of what is degraded may follow another: the sentences count seconds and records.
 const DEGRADED_AGAIN: Duration = Duration::from_secs(1);
 
+/// For how long a relaunch keeps the status text from being renewed.
+const ACTING: Duration = Duration::from_secs(5);
+
 /// What ended in a task of its own and comes back to the loop.
 pub(super) enum Done {
     /// A relaunch of a worker of this node.
@@ -49,6 +52,8 @@ pub(super) enum Done {
     Drill { worker: WorkerName, ended: Box<DrillDone> },
     /// The rehearsal with a neighbour's supervisor.
     DrillNode { node: NodeName, came: Box<Result<DrillReport, Refusal>>, reply: oneshot::Sender<Verdict> },
+    /// What keeps a worker's unit from getting on, in words.
+    Hindrance { worker: WorkerName, hang: Hang, hindrance: String },
     /// This supervisor was to be killed and is not; why.
     Alive(String),
     /// What was found out about a neighbour that is silent.
@@ -201,7 +206,7 @@ impl Core {
     pub(super) fn look(&mut self, name: &WorkerName, now: Moment) {
         let host = self.host;
         let Some(worker) = self.workers.get_mut(name) else { return };
-        worker.health = classify(&worker.seen, &worker.signs.vitals(), host, worker.spec.policy.ends_clean);
+        worker.judge_health(host, now);
         self.inherit(name, now);
         let Some(worker) = self.workers.get_mut(name) else { return };
         let event = Event::Seen { health: worker.health.clone(), invocation: worker.invocation() };
@@ -263,6 +268,7 @@ impl Core {
             match action {
                 Action::Act(Remedy::Relaunch) => self.relaunch(name, now),
                 Action::Act(remedy @ (Remedy::Nudge | Remedy::Repipe)) => self.gentle(name, remedy, now),
+                Action::Say(Say::Hangs(hang)) => self.ask_hindrance(name, hang),
                 Action::Say(say) => self.say(name, say, now),
             }
         }
@@ -274,8 +280,19 @@ impl Core {
     }
 
     /// Whether a relaunch is in flight.
-    pub(super) fn is_acting(&self) -> bool {
-        self.workers.values().any(|worker| matches!(worker.state.phase, Phase::Repairing { .. }))
+    pub(super) fn is_acting(&self, now: Moment) -> bool {
+        let acting = |worker: &Worker| match worker.state.phase {
+            // One that takes long leaves PID 1 time for everything else.
+            Phase::Repairing { since, .. } => now.since(since) < ACTING,
+            Phase::Watching
+            | Phase::Waiting { .. }
+            | Phase::LeftToPeers
+            | Phase::Settling { .. }
+            | Phase::Verifying { .. }
+            | Phase::Quarantined { .. }
+            | Phase::Stranded => false,
+        };
+        self.workers.values().any(|worker| acting(worker))
     }
 
     pub(super) fn save(&self, name: &WorkerName) {
@@ -438,6 +455,9 @@ impl Core {
             .collect();
         for name in due {
             self.look(&name, now);
+            if let Some(worker) = self.workers.get_mut(&name) {
+                worker.answer_late(now);
+            }
         }
         // The disk and the journal fail in threads of their own, which do not wake this loop.
         let (told, at) = &self.published;

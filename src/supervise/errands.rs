@@ -79,6 +79,9 @@ pub(super) fn answered(target: &Target, verdict: &Verdict) -> (bool, String) {
             let came = if report.passed { "passed" } else { "failed" };
             (report.passed, format!("{target}: rehearsal of {} {came}: {}", report.class, report.why))
         }
+        Verdict::Outcome(Outcome::Failed(failed)) if failed.under_way => {
+            (true, format!("{target}: {}", failed.why))
+        }
         Verdict::Outcome(Outcome::Failed(failed)) => (false, format!("{target} is not back: {}", failed.why)),
         Verdict::Outcome(Outcome::Held { for_ms }) => {
             (true, format!("{target} is left alone for {}", human(Duration::from_millis(*for_ms))))

@@ -20,8 +20,10 @@ pub(super) struct Loops {
 
 #[derive(Debug, Default)]
 struct Falls {
-    /// When it was restarted, oldest first.
+    /// When it was restarted, oldest first. They belong together as long as it has not stayed up in between.
     at: VecDeque<Moment>,
+    /// Since when it has been up, if it is.
+    up: Option<Moment>,
     /// How the last run ended, in words; none if it ended well, as the run of a worker that restarts by design.
     failed: Option<String>,
     /// How the run before the last of these restarts ended.
@@ -55,7 +57,12 @@ impl Loops {
             }
         }
         let Some(falls) = &mut self.falls else { return false };
-        falls.at.retain(|at| now.since(*at) < policy.per);
+        if falls.stayed_up(policy, now) {
+            falls.at.clear();
+        }
+        let up =
+            matches!(unit.active, ActiveState::Active | ActiveState::Reloading | ActiveState::Refreshing);
+        falls.up = up.then(|| falls.up.filter(|_| more == 0).unwrap_or(now));
         falls.told &= !falls.at.is_empty();
         let Some(how) = falls.failed.as_ref().filter(|_| more > 0) else { return false };
         falls.last.clone_from(how);
@@ -70,10 +77,9 @@ impl Loops {
         tell
     }
 
-    /// How many there were within the flap guard's time.
+    /// How many there were since it last stayed up for the flap guard's time. A loop that is slow is one all the same.
     fn count(&self, policy: &Policy, now: Moment) -> usize {
-        let at = self.falls.iter().flat_map(|falls| &falls.at);
-        at.filter(|at| now.since(**at) < policy.per).count()
+        self.falls.as_ref().filter(|falls| !falls.stayed_up(policy, now)).map_or(0, |falls| falls.at.len())
     }
 
     /// Whether those are too many.
@@ -83,11 +89,11 @@ impl Loops {
 
     /// When they will be too many no longer, if nothing happens.
     pub(super) fn wake(&self, policy: &Policy) -> Option<Moment> {
-        let at = &self.falls.as_ref()?.at;
-        at.get(at.len().checked_sub(enough(policy))?).map(|at| *at + policy.per)
+        let falls = self.falls.as_ref().filter(|falls| falls.at.len() >= enough(policy))?;
+        falls.up.map(|up| up + policy.per)
     }
 
-    /// How often and within which time, in words; nothing if there was none.
+    /// How often, in words; nothing if there was none.
     pub(super) fn told(&self, policy: &Policy, now: Moment) -> Option<String> {
         let times = match self.count(policy, now) {
             0 => return None,
@@ -95,12 +101,19 @@ impl Loops {
             KEPT => format!("{KEPT} times or more"),
             count => format!("{count} times"),
         };
-        Some(format!("{times} within {}", human(policy.per)))
+        Some(format!("{times}, and it has never stayed up for {}", human(policy.per)))
     }
 
     /// How the run before the last of them ended.
     pub(super) fn last(&self) -> &str {
         self.falls.as_ref().map_or("", |falls| &falls.last)
+    }
+}
+
+impl Falls {
+    /// Whether it has been up for so long that what was before is another story.
+    fn stayed_up(&self, policy: &Policy, now: Moment) -> bool {
+        self.up.is_some_and(|up| now.since(up) >= policy.per)
     }
 }
 
@@ -127,7 +140,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::judge::{LoadState, StopCause};
+    use crate::judge::{LoadState, StopCause, Timeouts};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -145,6 +158,9 @@ mod tests {
             stop: StopCause::ByItself,
             exit: (result != "success").then(|| "exit code 7".to_owned()),
             context: Box::default(),
+            timeouts: Timeouts::default(),
+            control: 0,
+            status: None,
         })
     }
 
@@ -178,7 +194,7 @@ mod tests {
             assert_eq!(falls(&mut loops, "exit-code", n, now), n == 40 + policy.relaunches, "{n}");
             assert_eq!(loops.too_many(&policy, now), n >= 40 + policy.relaunches, "{n}");
         }
-        assert_eq!(loops.told(&policy, now).unwrap(), "19 times within 10m 00s");
+        assert_eq!(loops.told(&policy, now).unwrap(), "19 times, and it has never stayed up for 10m 00s");
         assert_eq!(loops.last(), "exit code 7");
         let calm = loops.wake(&policy).unwrap();
         assert!(!loops.too_many(&policy, calm) && loops.too_many(&policy, calm - SECOND));
@@ -186,6 +202,42 @@ mod tests {
         assert_eq!(loops.told(&policy, now), None);
         assert!(!falls(&mut loops, "signal", 60, now) && !falls(&mut loops, "signal", 61, now));
         assert!(falls(&mut loops, "signal", 62, now), "another time");
+    }
+
+    #[test]
+    fn a_slow_loop_is_one_as_long_as_no_run_outlasts_the_flap_guards_time() {
+        let policy = Policy::default();
+        let (mut loops, mut now) = (Loops::default(), Moment::from_millis(1_000_000));
+        loops.take(&up(0), &policy, now);
+        // Each attempt to start takes longer than the guard's whole time and brings nothing up.
+        let starting = |n| unit(ActiveState::Activating, "start", "success", n);
+        let failed = |n| unit(ActiveState::Activating, "auto-restart", "timeout", n);
+        let told: Vec<bool> = (0..4)
+            .map(|n| {
+                now = now + policy.per + SECOND;
+                let first = loops.take(&failed(n), &policy, now);
+                first | loops.take(&starting(n + 1), &policy, now)
+            })
+            .collect();
+        assert_eq!(told, [false, false, true, false]);
+        assert!(loops.too_many(&policy, now) && loops.wake(&policy).is_none(), "until it stays up");
+        loops.take(&up(4), &policy, now);
+        assert_eq!(loops.wake(&policy), Some(now + policy.per));
+        // Runs of nine minutes each, and then one of ten.
+        let (mut loops, nine) = (Loops::default(), policy.per - SECOND);
+        loops.take(&up(0), &policy, now);
+        let told: Vec<bool> = (1..=3)
+            .map(|n| {
+                now = now + nine;
+                falls(&mut loops, "exit-code", n, now)
+            })
+            .collect();
+        assert_eq!(told, [false, false, true]);
+        now = now + policy.per;
+        assert!(!loops.too_many(&policy, now));
+        assert!(
+            !falls(&mut loops, "exit-code", 4, now) && loops.told(&policy, now).unwrap().starts_with("once")
+        );
     }
 
     #[test]
@@ -225,7 +277,10 @@ mod tests {
         assert!(!loops.take(&Observation::Failed("the bus is gone".to_owned()), &policy, now));
         loops.take(&unit(ActiveState::Failed, "failed", "exit-code", 0), &policy, now);
         assert!(loops.take(&up(u32::MAX), &policy, now), "while nobody could look");
-        assert_eq!(loops.told(&policy, now).unwrap(), "100 times or more within 10m 00s");
+        assert_eq!(
+            loops.told(&policy, now).unwrap(),
+            "100 times or more, and it has never stayed up for 10m 00s"
+        );
         assert_eq!(loops.falls.unwrap().at.len(), KEPT);
     }
 }

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, oneshot};
 
+use super::acts::{causes, journal_of};
 use super::core::Core;
 use super::errands::answered;
-use super::worker::{WAITERS_AT_MOST, Waiter};
+use super::worker::{ANSWERED_WITHIN, WAITERS_AT_MOST, Waiter};
 use crate::fleet::matrix::seen_in_redis;
 use crate::journal::{self, Event as Kind, Priority, Record};
 use crate::judge::{
@@ -14,13 +15,14 @@ use crate::judge::{
 };
 use crate::peer::desk::{Asker, Order, Subscription, Update, View};
 use crate::peer::wire::{
-    DeadLetter, GentleOrder, NodeReport, Outcome, Refusal, RefusalCode, RelaunchOrder, Request, Verb, Verdict,
+    DeadLetter, Explanation, GentleOrder, NodeReport, Outcome, Refusal, RefusalCode, RelaunchOrder, Request,
+    Verb, Verdict,
 };
-use crate::vocabulary::{Mode, Moment, NodeName, Remedy, Target, TaskId, WorkerName, human};
+use crate::vocabulary::{Mode, Moment, NodeName, Remedy, Target, TaskId, UnitName, WorkerName, human};
 
 /// The longest hold. A lease that outlives everybody's memory of it is no lease.
 pub(super) const HOLD_AT_MOST: Duration = Duration::from_secs(7 * 86_400);
-/// How much longer than systemd's own start timeout a peer's answer to a relaunch is waited for.
+/// How much longer than it takes at most a peer's answer to a relaunch is waited for.
 const ANSWER_SLACK: Duration = Duration::from_secs(15);
 /// How long a peer may take to carry out a nudge or repipe and to see whether it helped.
 const ANSWER_GENTLE: Duration = Duration::from_secs(30 + 60 + 15);
@@ -36,6 +38,18 @@ const SEARCHES: usize = 2;
 
 pub(super) fn refused(code: RefusalCode, text: impl Into<String>) -> Verdict {
     Verdict::Refused(Refusal::new(code, text))
+}
+
+/// Answers with the unit's last journal lines as well, in a task of its own: the loop waits for no child.
+fn explain_with_log(unit: UnitName, mut explained: Explanation, reply: oneshot::Sender<Verdict>) {
+    tokio::spawn(async move {
+        let log = journal_of(&unit).await;
+        if !log.is_empty() {
+            explained.observed.push("its last journal lines:".to_owned());
+            explained.observed.extend(log.into_iter().map(|line| format!("  {line}")));
+        }
+        let _ = reply.send(Verdict::Outcome(Outcome::Explained(explained)));
+    });
 }
 
 /// Searches the journal in a task of its own: the loop waits for no child.
@@ -151,7 +165,11 @@ impl Core {
             Verb::Explain {} => {
                 let mut explained = worker.explain(&self.me, &name, now);
                 explained.decided.extend(seen_in_redis(&self.fleet, &worker.spec));
-                Verdict::Outcome(Outcome::Explained(explained))
+                if worker.is_well(now) {
+                    Verdict::Outcome(Outcome::Explained(explained))
+                } else {
+                    return explain_with_log(worker.spec.unit.clone(), explained, reply);
+                }
             }
             Verb::Hold { for_ms } => self.serve_hold(asker, &name, for_ms, request.because, now),
             Verb::Release {} => self.serve_release(asker, &name, now),
@@ -203,7 +221,12 @@ impl Core {
                 let _ = reply.send(refused(RefusalCode::Busy, text));
             }
             Ok(Admitted::Start | Admitted::Join) => {
-                worker.waiters.push(Waiter { reply, settled: order.settled, shared });
+                worker.waiters.push(Waiter {
+                    reply,
+                    settled: order.settled,
+                    shared,
+                    due: now + ANSWERED_WITHIN,
+                });
                 if !shared {
                     worker.because = format!("{asker}: {because}");
                     self.judge(&name, &Event::Ordered(Remedy::Relaunch), now);
@@ -226,7 +249,20 @@ impl Core {
         objection: Objection,
         reply: oneshot::Sender<Verdict>,
     ) {
+        let spent = matches!(objection, Objection::Quarantined | Objection::TooOften);
         let verdict = self.object(name, objection);
+        if let (true, Verdict::Refused(refusal), Some(worker)) = (spent, &verdict, self.workers.get(name)) {
+            let (unit, ended, refusal) = (worker.spec.unit.clone(), worker.why(), refusal.clone());
+            let (target, by, recorder) = (self.target(name), asker.to_string(), self.recorder.clone());
+            tokio::spawn(async move {
+                let text = format!("{}; {}", refusal.text, causes(&ended, &journal_of(&unit).await));
+                let record = format!("{remedy} refused: {text}");
+                let record = Record::local(Kind::Refused, Priority::Warning, target, record);
+                recorder.record(Record { by, ..record });
+                let _ = reply.send(refused(refusal.code, text));
+            });
+            return;
+        }
         if let Verdict::Refused(refusal) = &verdict {
             let text = format!("{remedy} refused: {refusal}");
             let record = Record::local(Kind::Refused, Priority::Warning, self.target(name), text);
@@ -466,7 +502,7 @@ impl Core {
                 let spec =
                     self.fleet.nodes.get(node).zip(worker).and_then(|(node, name)| node.workers.get(name));
                 let policy = spec.map(|worker| worker.policy.clone()).unwrap_or_default();
-                policy.start_timeout + policy.settle + ANSWER_SLACK
+                ANSWERED_WITHIN + policy.settle + ANSWER_SLACK
             }
             Verb::Prove { .. } => ANSWER_PROOF,
             Verb::Nudge(_) | Verb::Repipe(_) => ANSWER_GENTLE,

@@ -242,7 +242,7 @@ async fn supervise(
             Some(due.map_or(first_looks_until, |due| due.min(first_looks_until)))
         };
         // Each new text is work for PID 1, which has better things to do while it brings a worker back.
-        if !core.is_acting() {
+        if !core.is_acting(now) {
             notifier.status(core.status_line(now));
         }
         notifier.passed();
@@ -279,6 +279,9 @@ async fn supervise(
             Woke::Done(Done::Drill { worker, ended }) => core.drill_done(&worker, *ended, now),
             Woke::Done(Done::DrillNode { node, came, reply }) => {
                 core.drilled_neighbour(&node, *came, reply, now);
+            }
+            Woke::Done(Done::Hindrance { worker, hang, hindrance }) => {
+                core.hangs(&worker, hang, hindrance, now);
             }
             Woke::Done(Done::Alive(why)) => core.still_alive(&why),
             Woke::Vitals(vitals) => {

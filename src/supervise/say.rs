@@ -1,9 +1,9 @@
 //! What people are told of a worker: how loudly, and in which words.
 
-use super::core::Core;
+use super::core::{Core, Done};
 use crate::fleet::BlastRadius;
 use crate::journal::{Event as Kind, Priority, Record};
-use crate::judge::{Health, Idle, Say};
+use crate::judge::{Hang, Health, Idle, Say};
 use crate::peer::wire::Class;
 use crate::vocabulary::{Moment, WorkerName, human};
 
@@ -51,6 +51,27 @@ impl Core {
             worker.loops.last()
         );
         self.recorder.record(Record::local(kind, priority, target, text));
+    }
+
+    /// Finds out what keeps a worker's unit from getting on, in a task of its own; [`Done::Hindrance`] follows.
+    pub(super) fn ask_hindrance(&self, name: &WorkerName, hang: Hang) {
+        let Some(worker) = self.workers.get(name) else { return };
+        let (unit, systemd, done) = (worker.spec.unit.clone(), self.systemd.clone(), self.done.clone());
+        let worker = name.clone();
+        tokio::spawn(async move {
+            let hindrance = systemd.hindrance(&unit).await;
+            // The loop's inbox closes only with the loop itself.
+            let _ = done.send(Done::Hindrance { worker, hang, hindrance }).await;
+        });
+    }
+
+    /// A worker's unit hangs, and it is known what keeps it.
+    pub(super) fn hangs(&mut self, name: &WorkerName, hang: Hang, hindrance: String, now: Moment) {
+        let Some(worker) = self.workers.get_mut(name) else { return };
+        // It may have got on meanwhile, which is no reason to keep quiet: it took too long.
+        worker.hindrance = Some(hindrance);
+        self.say(name, Say::Hangs(hang), now);
+        self.look(name, now);
     }
 
     /// Says what the judge wants said, and answers those who waited for it.
@@ -159,6 +180,10 @@ impl Core {
             Say::Stranded(obstacle) => {
                 (alarm, alert, format!("{unit} is down and cannot be started: {obstacle}"))
             }
+            Say::Hangs(hang) => (alarm, alert, {
+                let hindrance = worker.hindrance.as_deref().unwrap_or("what it waits for is not known");
+                format!("{unit} hangs: {hang}: {hindrance}")
+            }),
             Say::HoldEnded => (Kind::Observed, Priority::Notice, format!("the hold on {target} is over")),
         };
         match say {
@@ -180,6 +205,7 @@ impl Core {
             | Say::Braked
             | Say::CameBack
             | Say::Stranded(_)
+            | Say::Hangs(_)
             | Say::HoldEnded => {}
         }
         let recovered = matches!(say, Say::Recovered | Say::SignBack(_));

@@ -13,14 +13,14 @@ use super::loops::Loops;
 use crate::fleet::Worker as Spec;
 use crate::judge::tape::Tape;
 use crate::judge::{
-    ActiveState, Crowd, Death, Health, Observation, Phase, Proof, Pulse, Rungs, Signs, Terms, Tie, UnitSnapshot,
-    Vitals, Wait, WorkerState,
+    ActiveState, Crowd, Death, Health, Host, Observation, Phase, Proof, Pulse, Rungs, Signs, Terms, Tie, Timeouts,
+    UnitSnapshot, Vitals, Wait, WorkerState, classify, hangs_at, hung,
 };
 use crate::peer::wire::{
     Class, Explanation, LaneReport, Outcome, RelaunchFailed, Relaunched, Verdict, WorkerReport,
 };
 use crate::vocabulary::{
-    FailureClass, InvocationId, LaneStatus, Moment, NodeName, Remedy, WorkerName, human,
+    FailureClass, InvocationId, LaneStatus, Moment, NodeName, Remedy, RepairBy, WorkerName, human,
 };
 
 /// A worker as the supervisor's loop owns it.
@@ -58,6 +58,8 @@ pub(super) struct Worker {
     pub(super) rehearsed: BTreeMap<FailureClass, Kept>,
     /// What its judge was told lately.
     pub(super) tape: Tape,
+    /// What keeps its unit from getting on, while it hangs.
+    pub(super) hindrance: Option<String>,
 }
 
 /// What a watcher is shown anew as soon as it changes.
@@ -71,6 +73,9 @@ pub(super) struct Shown {
 
 /// How many orders may wait on one worker; each holds memory until it is answered.
 pub(super) const WAITERS_AT_MOST: usize = 64;
+/// How long an order is kept waiting. A unit may be allowed much longer, which nobody who asks from far can know: the answer is
+/// then that systemd is still at it.
+pub(super) const ANSWERED_WITHIN: Duration = Duration::from_secs(90);
 
 /// Somebody who ordered a relaunch and waits for its outcome.
 pub(super) struct Waiter {
@@ -79,6 +84,8 @@ pub(super) struct Waiter {
     pub(super) settled: bool,
     /// Whether the relaunch was under way already when this order came.
     pub(super) shared: bool,
+    /// When it is answered whatever has come of it by then.
+    pub(super) due: Moment,
 }
 
 impl Worker {
@@ -105,6 +112,7 @@ impl Worker {
             rehearsing: None,
             rehearsed: BTreeMap::new(),
             tape: Tape::default(),
+            hindrance: None,
         }
     }
 
@@ -130,8 +138,25 @@ impl Worker {
         let Spec { blast_radius, .. } = &*self.spec;
         let proof =
             Proof::of(&self.health, &self.signs, self.spec.stuck.as_ref(), self.spec.delivery_gap.as_ref());
-        let rungs = rungs(&self.spec);
-        Terms { policy: self.policy(), salt, blast_radius: *blast_radius, rungs, crowd, proof }
+        let (policy, rungs) = (self.policy(), rungs(&self.spec));
+        Terms { policy, salt, blast_radius: *blast_radius, rungs, crowd, proof, seen: &self.seen }
+    }
+
+    /// Judges what was last seen of it.
+    pub(super) fn judge_health(&mut self, host: Host, now: Moment) {
+        let health = classify(&self.seen, &self.signs.vitals(), host, self.policy().ends_clean);
+        self.health = hung(health, self.state.transit, &self.seen, self.policy(), now);
+        if !matches!(self.health, Health::Dead(Death::Hung(_))) {
+            self.hindrance = None;
+        }
+    }
+
+    /// How long a relaunch of it is waited for.
+    pub(super) fn relaunch_within(&self) -> Duration {
+        match &self.seen {
+            Observation::Unit(unit) => unit.timeouts.relaunch(self.policy()),
+            Observation::Failed(_) => Timeouts::default().relaunch(self.policy()),
+        }
     }
 
     pub(super) fn invocation(&self) -> Option<InvocationId> {
@@ -168,7 +193,9 @@ impl Worker {
     /// When it has to be looked at again even if nothing happens.
     pub(super) fn wake(&self) -> Option<Moment> {
         let loops = self.shown.loops.then(|| self.loops.wake(self.policy())).flatten();
-        self.state.wake(self.policy()).into_iter().chain(loops).min()
+        let hangs = hangs_at(self.state.transit, &self.seen, self.policy());
+        let answer = self.waiters.iter().map(|waiter| waiter.due).min();
+        self.state.wake(self.policy()).into_iter().chain(loops).chain(hangs).chain(answer).min()
     }
 
     /// The evidence for its present health, in words.
@@ -176,7 +203,14 @@ impl Worker {
         match (&self.health, &self.seen) {
             (Health::Healthy, Observation::Unit(unit)) => unit.sub.clone(),
             (Health::Healthy, Observation::Failed(_)) => "running".to_owned(),
+            (Health::InTransition(what), Observation::Unit(UnitSnapshot { status: Some(says), .. })) => {
+                format!("{what}; it says: {says}")
+            }
             (Health::InTransition(what), _) => (*what).to_owned(),
+            (Health::Dead(death @ Death::Hung(_)), _) => match &self.hindrance {
+                Some(hindrance) => format!("{death}: {hindrance}"),
+                None => death.to_string(),
+            },
             (Health::Dead(death), Observation::Unit(unit)) => ended(*death, unit),
             (Health::Dead(death), Observation::Failed(_)) => death.to_string(),
             (Health::Stuck(why) | Health::DeliveryGap(why) | Health::Unknown(why), _) => why.clone(),
@@ -194,7 +228,23 @@ impl Worker {
                 Some(often) if self.loops.too_many(self.policy(), now) => {
                     format!("left to systemd, which restarts it again and again: {often}")
                 }
-                Some(_) | None => String::new(),
+                Some(_) | None => match (&self.health, self.policy().repair_by) {
+                    (Health::Dead(_) | Health::Stuck(_) | Health::DeliveryGap(_), RepairBy::Nobody) => {
+                        "nothing, because repair_by is nobody in fleet.yaml; `keyholder relaunch` starts it"
+                            .to_owned()
+                    }
+                    (
+                        Health::Healthy
+                        | Health::Blind(_)
+                        | Health::Stuck(_)
+                        | Health::DeliveryGap(_)
+                        | Health::InTransition(_)
+                        | Health::Idle(_)
+                        | Health::Dead(_)
+                        | Health::Unknown(_),
+                        RepairBy::Node | RepairBy::Peer | RepairBy::Nobody,
+                    ) => String::new(),
+                },
             },
             Phase::Waiting { why: Wait::SystemdFirst, .. } => "systemd may restart it itself".to_owned(),
             Phase::Waiting { why: Wait::UndeclaredStop, .. } => "nobody declared this stop".to_owned(),
@@ -275,7 +325,20 @@ impl Worker {
             rehearsed: self.rehearsed.values().map(|kept| kept.report(None, now)).collect(),
             startable: !matches!(self.health, Health::Dead(Death::NotStartable(_))),
             lane: self.lane(now).map(Box::new),
+            alert: self.alert(now),
         }
+    }
+
+    /// Whether there is nothing to explain of it.
+    pub(super) fn is_well(&self, now: Moment) -> bool {
+        self.health == Health::Healthy && self.state.phase == Phase::Watching && self.alert(now).is_none()
+    }
+
+    /// Why somebody should look at it although its class says that it is well.
+    fn alert(&self, now: Moment) -> Option<String> {
+        let often =
+            self.loops.told(self.policy(), now).filter(|_| self.loops.too_many(self.policy(), now))?;
+        Some(format!("it falls again and again, lastly after {}: {often}", self.loops.last()))
     }
 
     /// What its lane says of itself, if that is the word of the run that is up.
@@ -363,7 +426,8 @@ fn ended(death: Death, unit: &UnitSnapshot) -> String {
             | Death::Stopped
             | Death::TakenDown(_)
             | Death::NeverStarted
-            | Death::NotStartable(_),
+            | Death::NotStartable(_)
+            | Death::Hung(_),
             Some(_) | None,
         ) => death.to_string(),
     }
@@ -443,6 +507,38 @@ impl Worker {
         }
     }
 
+    /// Answers those who have waited for long that it is still under way.
+    pub(super) fn answer_late(&mut self, now: Moment) {
+        let (late, rest): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.waiters).into_iter().partition(|waiter| waiter.due <= now);
+        self.waiters = rest;
+        if late.is_empty() {
+            return;
+        }
+        let (waited, most) = (human(ANSWERED_WITHIN), human(self.relaunch_within()));
+        let why = match &self.relaunched {
+            Some(_) => format!(
+                "still under way: it runs again and has to stay up for its settle time, {waited} so far"
+            ),
+            None => format!(
+                "still under way: systemd has taken {waited} so far, of {most} that the unit's own timeouts allow; {}",
+                self.why()
+            ),
+        };
+        let failed = RelaunchFailed {
+            unit: self.spec.unit.clone(),
+            why,
+            job: None,
+            took_us: u64::try_from(ANSWERED_WITHIN.as_micros()).unwrap_or(u64::MAX),
+            log: Vec::new(),
+            under_way: true,
+        };
+        for waiter in late {
+            // Whoever has gone meanwhile reads the outcome in the status.
+            let _ = waiter.reply.send(Verdict::Outcome(Outcome::Failed(failed.clone())));
+        }
+    }
+
     /// Answers those who still wait although neither a relaunch nor its verification is under way any more: whatever came
     /// between, what they wait for does not come.
     pub(super) fn disappoint(&mut self) {
@@ -474,7 +570,14 @@ impl Worker {
         let unit = self.spec.unit.clone();
         tokio::spawn(async move {
             let log = journal_of(&unit).await;
-            let verdict = Verdict::Outcome(Outcome::Failed(RelaunchFailed { unit, why, job, took_us, log }));
+            let verdict = Verdict::Outcome(Outcome::Failed(RelaunchFailed {
+                unit,
+                why,
+                job,
+                took_us,
+                log,
+                under_way: false,
+            }));
             for waiter in waiters {
                 // Whoever has gone meanwhile reads the outcome in the status.
                 let _ = waiter.reply.send(verdict.clone());

@@ -10,6 +10,7 @@
 mod act;
 mod command;
 mod facts;
+mod hindrance;
 mod hub;
 mod message;
 mod order;
@@ -43,6 +44,8 @@ const ANSWER: Duration = Duration::from_secs(5);
 
 /// What the supervisor learns from PID 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
+// Nearly every event is a look; a box would be an allocation for each.
+#[allow(clippy::large_enum_variant)]
 pub enum SystemdEvent {
     /// A unit changed, or a fresh look was asked for.
     Observed {
@@ -339,6 +342,12 @@ impl Systemd {
     /// systemd's refusal, or that it could not be asked, in words.
     pub async fn start_quietly(&self, unit: &UnitName, within: Duration) -> Result<(), String> {
         systemctl::start(&self.place.systemctl, unit, within).await
+    }
+
+    /// Names the job, process or command that systemd waits for before it gets on with the unit, in words. It takes some
+    /// milliseconds, and six seconds at most.
+    pub async fn hindrance(&self, unit: &UnitName) -> String {
+        hindrance::of(&self.place.systemctl, unit).await
     }
 
     /// Asks for a fresh [`SystemdEvent::Observed`] of the unit soon, also if nothing has changed. Never waits.

@@ -4,7 +4,7 @@ use zbus::Variant;
 
 use super::stop;
 use super::ties::Ties;
-use crate::judge::{ActiveState, Context, LoadState, StopCause, UnitSnapshot};
+use crate::judge::{ActiveState, Context, LoadState, Step, StopCause, Timeouts, UnitSnapshot};
 use crate::vocabulary::InvocationId;
 
 /// What [`Raw`] takes notice of, for `systemctl show --property=`.
@@ -13,7 +13,8 @@ pub(super) const PROPERTIES: &str = "Id,LoadState,ActiveState,SubState,Job,Invoc
     RemainAfterExit,NRestarts,RuntimeMaxUSec,ExecMainExitTimestampMonotonic,ExecMainCode,ExecMainStatus,Type,MainPID,Names,\
     ConditionResult,ConditionTimestampMonotonic,AssertResult,AssertTimestampMonotonic,RestartPreventExitStatus,\
     SuccessExitStatus,Conflicts,\
-    ConflictedBy,BindsTo,Requires,Requisite,PartOf,TriggeredBy,UpheldBy,ConsistsOf,BoundBy";
+    ConflictedBy,BindsTo,Requires,Requisite,PartOf,TriggeredBy,UpheldBy,ConsistsOf,BoundBy,\
+    TimeoutStartUSec,TimeoutStopUSec,TimeoutAbortUSec,RestartUSec,RestartMaxDelayUSec,JobTimeoutUSec,ControlPID,StatusText";
 
 /// A unit's properties, under systemd's names for them. Times are microseconds of CLOCK_MONOTONIC, 0 for never.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,6 +41,15 @@ pub(super) struct Raw {
     /// How the main process ended: a `CLD_` code, see [`stop`].
     pub(super) main_code: i32,
     pub(super) main_status: i32,
+    /// Microseconds, `u64::MAX` for no limit; none while it has not been told, as by a systemd that does not know it.
+    pub(super) timeout_start: Option<u64>,
+    pub(super) timeout_stop: Option<u64>,
+    pub(super) timeout_abort: Option<u64>,
+    pub(super) restart_after: Option<u64>,
+    pub(super) restart_after_at_most: Option<u64>,
+    pub(super) job_timeout: Option<u64>,
+    pub(super) control: u32,
+    pub(super) status: String,
     /// Whether the start of this run was called off: its job was cancelled, as a stop order does. No property shows that;
     /// see [`super::table::Table::called_off`].
     pub(super) called_off: bool,
@@ -76,6 +86,9 @@ impl Check {
     }
 }
 
+/// The longest text that a service says of itself which is kept, in characters.
+const STATUS: usize = 200;
+
 /// A property's value in either notation. `None` means that it is not of the asked type; the property then keeps its
 /// old value, because a guess would be worse.
 pub(super) trait Value {
@@ -97,6 +110,12 @@ pub(super) trait Value {
 
 fn put<T>(to: &mut T, value: Option<T>) {
     if let Some(value) = value {
+        *to = value;
+    }
+}
+
+fn put_some<T>(to: &mut Option<T>, value: Option<T>) {
+    if value.is_some() {
         *to = value;
     }
 }
@@ -150,6 +169,14 @@ impl Raw {
             "Asserts" => put(&mut self.assertion.unmet, value.unmet()),
             "SuccessExitStatus" => put(&mut self.successes, value.statuses()),
             "RestartPreventExitStatus" => put(&mut self.prevents, value.statuses()),
+            "TimeoutStartUSec" => put_some(&mut self.timeout_start, value.number()),
+            "TimeoutStopUSec" => put_some(&mut self.timeout_stop, value.number()),
+            "TimeoutAbortUSec" => put_some(&mut self.timeout_abort, value.number()),
+            "RestartUSec" => put_some(&mut self.restart_after, value.number()),
+            "RestartMaxDelayUSec" => put_some(&mut self.restart_after_at_most, value.number()),
+            "JobTimeoutUSec" => put_some(&mut self.job_timeout, value.number()),
+            "ControlPID" => put(&mut self.control, value.number().and_then(|pid| pid.try_into().ok())),
+            "StatusText" => put_text(&mut self.status, value.text()),
             other => self.ties.set(other, value.units()),
         }
     }
@@ -206,6 +233,25 @@ impl Raw {
         !matches!(self.restart.as_str(), "no" | "")
     }
 
+    /// Its own timeouts; what systemd has not told has systemd's default.
+    fn timeouts(&self) -> Timeouts {
+        let ms = |us: Option<u64>, default: Option<u64>| match us {
+            None => default,
+            Some(u64::MAX) => None,
+            Some(us) => Some(us / 1000),
+        };
+        let default = Timeouts::default();
+        // A delay that does not grow has no longest one.
+        let longest = self.restart_after_at_most.filter(|us| *us != u64::MAX);
+        Timeouts {
+            start_ms: ms(self.timeout_start, default.start_ms),
+            stop_ms: ms(self.timeout_stop, default.stop_ms),
+            abort_ms: ms(self.timeout_abort.or(self.timeout_stop), default.abort_ms),
+            restart_ms: ms(self.restart_after.max(longest), default.restart_ms),
+            job_ms: ms(self.job_timeout, default.job_ms),
+        }
+    }
+
     /// Whether its last start came to nothing because of a condition or an assertion. Which one it was never signals.
     pub(super) fn unmet(&self) -> bool {
         self.condition.failed(self, "").or_else(|| self.assertion.failed(self, "")).is_some()
@@ -229,7 +275,7 @@ impl Raw {
     /// The same in the vocabulary of the judge, without the units that it hangs together with.
     pub(super) fn snapshot(&self) -> UnitSnapshot {
         let stop = stop::cause(self);
-        UnitSnapshot {
+        let mut unit = UnitSnapshot {
             load: match self.load.as_str() {
                 "loaded" => LoadState::Loaded,
                 "not-found" => LoadState::NotFound,
@@ -261,8 +307,48 @@ impl Raw {
             stop,
             exit: stop::exit(self),
             context: Box::new(self.context(stop)),
+            timeouts: self.timeouts(),
+            control: 0,
+            status: None,
+        };
+        // A unit that is up may say something new of itself each second, which is no news here.
+        if Step::of(&unit).is_some() {
+            unit.control = self.control;
+            let status = super::systemctl::printable(&self.status);
+            unit.status = (!status.is_empty()).then(|| status.chars().take(STATUS).collect());
+        }
+        unit
+    }
+}
+
+/// A time span as `systemctl show` prints it for people: "1min 30s", "100ms".
+fn microseconds(text: &str) -> Option<u64> {
+    const UNITS: [(&str, u64); 9] = [
+        ("us", 1),
+        ("ms", 1_000),
+        ("min", 60_000_000),
+        ("s", 1_000_000),
+        ("h", 3_600_000_000),
+        ("d", 86_400_000_000),
+        ("w", 604_800_000_000),
+        ("month", 2_629_800_000_000),
+        ("y", 31_557_600_000_000),
+    ];
+    let mut total = 0u64;
+    for part in text.split_ascii_whitespace() {
+        let digits = part.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
+        let (number, unit) = part.split_at_checked(digits)?;
+        let (_, scale) = UNITS.into_iter().find(|(name, _)| *name == unit)?;
+        let (whole, rest) = number.split_once('.').unwrap_or((number, ""));
+        total = total.checked_add(whole.parse::<u64>().ok()?.checked_mul(scale)?)?;
+        // The digits behind the point: "1.500s".
+        let mut place = scale;
+        for digit in rest.bytes() {
+            place /= 10;
+            total = total.checked_add(u64::from(digit.checked_sub(b'0')?) * place)?;
         }
     }
+    (!text.is_empty()).then_some(total)
 }
 
 fn some_id(bytes: [u8; 16]) -> Option<InvocationId> {
@@ -391,8 +477,7 @@ impl Value for &str {
     }
 
     fn number(&self) -> Option<u64> {
-        // The one duration among the properties is printed for people ("1min 30s"), and only its absence is needed.
-        if *self == "infinity" { Some(u64::MAX) } else { self.parse().ok() }
+        if *self == "infinity" { Some(u64::MAX) } else { self.parse().ok().or_else(|| microseconds(self)) }
     }
 
     fn code(&self) -> Option<i32> {

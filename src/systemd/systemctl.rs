@@ -17,7 +17,7 @@ use crate::vocabulary::{InvocationId, UnitName};
 const SHOW: Duration = Duration::from_secs(3);
 /// How long resetting a failure counter may take.
 const RESET: Duration = Duration::from_secs(1);
-/// A unit's properties are about 1000 bytes; this many are read per unit.
+/// A unit's properties are about 1200 bytes, and what it says of itself may be longer; this many are read per unit.
 const PER_UNIT: u64 = 8192;
 /// Bytes of an error text that are kept.
 const ERROR: u64 = 1024;
@@ -198,13 +198,18 @@ fn not_startable(raw: &Raw) -> Option<NotStartable> {
     }
 }
 
-struct Output {
-    status: ExitStatus,
-    text: String,
-    error: String,
+pub(super) struct Output {
+    pub(super) status: ExitStatus,
+    pub(super) text: String,
+    pub(super) error: String,
 }
 
-async fn run(systemctl: &Path, arguments: &[&str], bytes: u64, within: Duration) -> Result<Output, String> {
+pub(super) async fn run(
+    systemctl: &Path,
+    arguments: &[&str],
+    bytes: u64,
+    within: Duration,
+) -> Result<Output, String> {
     let mut child = Command::new(systemctl)
         .args(arguments)
         .env_clear()

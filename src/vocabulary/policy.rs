@@ -41,8 +41,10 @@ pub struct Policy {
     pub grace: Duration,
     /// How long a restarted worker must stay up before the repair counts as verified.
     pub settle: Duration,
-    /// How long systemd may take for the start job.
-    pub start_timeout: Duration,
+    /// How long systemd may take to start it; none for what the unit's own `TimeoutStartSec=` says.
+    pub start_timeout: Option<Duration>,
+    /// How long systemd may take for what the unit lets take for ever (`infinity`); none for ever.
+    pub endless: Option<Duration>,
     /// The flap guard: this many relaunches, whoever ordered them, …
     pub relaunches: u32,
     /// … within this time; then the worker is quarantined.
@@ -64,7 +66,8 @@ impl Default for Policy {
             undeclared_stop: Duration::from_secs(120),
             grace: Duration::from_secs(5),
             settle: Duration::from_secs(1),
-            start_timeout: Duration::from_secs(90),
+            start_timeout: None,
+            endless: Some(Duration::from_secs(900)),
             relaunches: 3,
             per: Duration::from_secs(600),
             quarantine_retry: Duration::from_secs(600),

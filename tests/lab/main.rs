@@ -24,6 +24,7 @@ mod door;
 mod drilledlanes;
 mod drills;
 mod falls;
+mod hangs;
 mod harness;
 mod hostusers;
 mod lanecases;

@@ -71,6 +71,7 @@ fn report(node: &str, state: NodeState, workers: &[(&str, Vec<wire::Rehearsal>)]
         startable: true,
         drill: None,
         lane: None,
+        alert: None,
         rehearsed: rehearsed.clone(),
     });
     NodeReport {

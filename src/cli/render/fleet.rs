@@ -92,7 +92,12 @@ fn node(text: &mut String, report: &NodeReport, (names, states): (usize, usize),
 /// What there is to say about a worker beyond its line in the table; nothing about one that is simply healthy.
 fn note(worker: &WorkerReport) -> Option<String> {
     let mut note = match worker.class {
-        Class::Healthy if worker.held_for_ms.is_none() && !worker.quarantined && worker.doing.is_empty() => {
+        Class::Healthy
+            if worker.held_for_ms.is_none()
+                && !worker.quarantined
+                && worker.doing.is_empty()
+                && worker.alert.is_none() =>
+        {
             return None;
         }
         Class::Healthy

@@ -92,7 +92,8 @@ fn running(target: &Target, done: &Relaunched, whole: Duration) -> String {
 }
 
 fn not_back(target: &Target, failed: &RelaunchFailed, whole: Duration) -> String {
-    let mut text = format!("{target} is NOT back: {}\n", printable(&failed.why));
+    let how = if failed.under_way { "not back yet" } else { "NOT back" };
+    let mut text = format!("{target} is {how}: {}\n", printable(&failed.why));
     let _ = write!(text, "  {}", failed.unit);
     if let Some(job) = &failed.job {
         let _ = write!(text, ", systemd's job: {}", printable(job));

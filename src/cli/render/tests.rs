@@ -276,6 +276,7 @@ fn nothing_hostile_reaches_the_terminal() {
     };
     let target: Target = "mars/agent".parse().unwrap();
     let failed = RelaunchFailed {
+        under_way: false,
         unit: "ai-agent.service".parse().unwrap(),
         why: h(),
         job: Some(h()),
@@ -320,6 +321,7 @@ fn done() -> Relaunched {
 fn every_outcome_of_a_relaunch() {
     let target: Target = "mars/agent".parse().unwrap();
     let failed = RelaunchFailed {
+        under_way: false,
         unit: "ai-agent.service".parse().unwrap(),
         why: "its start job failed: exit code 203 (the binary cannot be run)".to_owned(),
         job: Some("failed".to_owned()),
@@ -329,7 +331,7 @@ fn every_outcome_of_a_relaunch() {
             "Nov 29 12:00:01 mars systemd[1]: Failed to start ai-agent.service.".to_owned(),
         ],
     };
-    let without = RelaunchFailed { job: None, log: Vec::new(), ..failed.clone() };
+    let without = RelaunchFailed { under_way: false, job: None, log: Vec::new(), ..failed.clone() };
     let mut text = String::new();
     for (outcome, ms) in [
         (Outcome::Relaunched(done()), 1006),

@@ -20,7 +20,7 @@ impl Turn<'_> {
                 .map(|_| Health::Dead(Death::Stopped)),
             // A unit that systemd has dropped from its memory shows no run.
             Health::Dead(Death::NeverStarted) => self.state.stopped.map(|_| Health::Dead(Death::Stopped)),
-            Health::Dead(Death::Stopped | Death::TakenDown(_) | Death::NotStartable(_))
+            Health::Dead(Death::Stopped | Death::TakenDown(_) | Death::NotStartable(_) | Death::Hung(_))
             | Health::Idle(_)
             | Health::InTransition(_)
             | Health::Unknown(_) => None,
@@ -46,9 +46,11 @@ impl Turn<'_> {
                 }
                 !known
             }
-            Death::Crashed { .. } | Death::TakenDown(_) | Death::NeverStarted | Death::NotStartable(_) => {
-                false
-            }
+            Death::Crashed { .. }
+            | Death::TakenDown(_)
+            | Death::NeverStarted
+            | Death::NotStartable(_)
+            | Death::Hung(_) => false,
         }
     }
 
@@ -62,14 +64,14 @@ impl Turn<'_> {
                 if self.now >= before && mended {
                     self.go(Phase::Waiting { why: Wait::Cause, due, failures });
                 } else if self.now >= before {
-                    self.repair(Episode { failures, quarantined: false });
+                    self.repair(Episode { failures, ..Episode::default() });
                 }
             }
             Phase::Quarantined { retry, failures } => {
                 if self.now >= retry && mended {
                     self.go(Phase::Quarantined { retry: due, failures });
                 } else if self.now >= retry {
-                    self.repair(Episode { failures, quarantined: true });
+                    self.repair(Episode { failures, quarantined: true, ails: None });
                 }
             }
             Phase::LeftToPeers => {}
@@ -90,7 +92,7 @@ impl Turn<'_> {
     pub(super) fn follows(&mut self, phase: &Phase) {
         self.say(Say::Follows);
         if let Phase::Quarantined { failures, .. } = *phase {
-            return self.repair(Episode { failures, quarantined: true });
+            return self.repair(Episode { failures, quarantined: true, ails: None });
         }
         if self.terms.crowd.dead < CROWD {
             return self.repair(Episode::default());

@@ -1,3 +1,4 @@
+use super::super::transit::{Hang, Step, hung};
 use super::*;
 use crate::vocabulary::FailureClass;
 
@@ -12,6 +13,7 @@ struct Story {
     crowd: Crowd,
     now: Moment,
     proof: Proof,
+    unit: Observation,
 }
 
 impl Story {
@@ -23,6 +25,7 @@ impl Story {
             crowd: Crowd::default(),
             proof: Proof::default(),
             now: Moment::from_millis(1_000_000),
+            unit: Observation::Failed("not looked at".to_owned()),
         }
     }
 
@@ -45,6 +48,7 @@ impl Story {
             rungs: Rungs { nudge: Some(secs(10)), repipe: Some(secs(10)) },
             crowd: self.crowd,
             proof: self.proof,
+            seen: &self.unit,
         };
         let (state, actions) = decide(&self.state, &event, terms, self.now);
         self.state = state;
@@ -401,7 +405,7 @@ fn a_worker_left_to_the_peers_is_handed_over_after_the_grace() {
 fn a_relaunch_that_never_answers_is_given_up() {
     let mut story = Story::new();
     story.seen(CRASHED, 1);
-    story.pass(story.policy.start_timeout + LOST_AFTER + secs(1));
+    story.pass(Timeouts::default().relaunch(&story.policy) + LOST_AFTER + secs(1));
     assert!(matches!(story.seen(CRASHED, 1).first(), Some(Action::Say(Say::TryAgain(_)))));
     // Its late answer does no harm.
     assert_eq!(story.done(2), []);
@@ -422,8 +426,12 @@ fn backoff_doubles_within_bounds_and_differs_between_workers() {
 fn a_restart_of_the_supervisor_forgets_neither_hold_nor_flap_guard() {
     let mut story = Story::new();
     story.hold(secs(600));
-    story.state.phase =
-        Phase::Repairing { since: story.now, remedy: Remedy::Relaunch, episode: Episode::default() };
+    story.state.phase = Phase::Repairing {
+        since: story.now,
+        remedy: Remedy::Relaunch,
+        episode: Episode::default(),
+        until: None,
+    };
     story.state.relaunches = vec![story.now; 2];
     let json = serde_json::to_string(&story.state).unwrap();
     let back: WorkerState = serde_json::from_str(&json).unwrap();
@@ -611,4 +619,60 @@ fn a_nudge_that_ends_the_run_has_not_helped_before_the_next_one_beats() {
     assert_eq!(story.seen(Health::Healthy, 2), []);
     story.pass(secs(10));
     assert_eq!(story.seen(Health::Healthy, 2), [Action::Say(Say::Unverified(Remedy::Nudge))]);
+}
+
+fn starting(run: u8) -> Observation {
+    use super::super::observation::{ActiveState, LoadState, StopCause, UnitSnapshot};
+    Observation::Unit(UnitSnapshot {
+        load: LoadState::Loaded,
+        active: ActiveState::Activating,
+        sub: "start".to_owned(),
+        result: "success".to_owned(),
+        invocation: Some(InvocationId::from_bytes([run; 16])),
+        job: true,
+        refuse_manual_start: false,
+        restarts_itself: false,
+        restarts: 0,
+        stop: StopCause::Never,
+        exit: None,
+        context: Box::default(),
+        timeouts: Timeouts::default(),
+        control: 0,
+        status: None,
+    })
+}
+
+#[test]
+fn a_start_that_hangs_is_said_once_and_ends_in_quarantine_however_long_its_attempts_take() {
+    let mut story = Story::new();
+    let look = |story: &mut Story, run| {
+        story.unit = starting(run);
+        let health = Health::InTransition("starting");
+        let health = hung(health, story.state.transit, &story.unit, &story.policy, story.now);
+        story.seen(health, run)
+    };
+    assert_eq!(look(&mut story, 1), [], "it is being started");
+    let (mut said, mut tries) = (Vec::new(), 0);
+    for minute in 0..120 {
+        story.pass(secs(60));
+        let actions = look(&mut story, 1 + tries);
+        said.extend(
+            actions
+                .iter()
+                .filter(|action| matches!(action, Action::Say(Say::Hangs(_) | Say::Quarantined(_))))
+                .copied(),
+        );
+        if relaunches(&actions) > 0 {
+            tries += 1;
+            // Longer than the flap guard looks back.
+            story.pass(story.policy.per);
+            story.event(Event::Done(Ending::Failed));
+        }
+        if story.state.quarantined() {
+            assert_eq!((tries, minute < 119), (3, true));
+            break;
+        }
+    }
+    let quarantined = Action::Say(Say::Quarantined(story.policy.quarantine_retry));
+    assert_eq!(said, [Action::Say(Say::Hangs(Hang::In(Step::Starting))), quarantined]);
 }

@@ -115,7 +115,12 @@ fn when_the_lease_ends_the_node_restores_the_worker() {
 
 #[test]
 fn a_remedy_that_is_under_way_at_the_end_gets_a_last_chance_and_no_more() {
-    let repairing = Phase::Repairing { since: at(59), remedy: Remedy::Relaunch, episode: Episode::default() };
+    let repairing = Phase::Repairing {
+        since: at(59),
+        remedy: Remedy::Relaunch,
+        episode: Episode::default(),
+        until: None,
+    };
     let mut drill = drill(FailureClass::Dead);
     drill.take(Cue::Break(Ok(())), at(0));
     assert_eq!(drill.take(seen(&CRASHED, 1, &repairing), at(60)), None);

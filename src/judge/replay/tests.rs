@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
 use super::*;
+use crate::judge::Timeouts;
 use crate::judge::log::{Absence, MAX_LINE, read};
 use crate::judge::observation::{ActiveState, LoadState, StopCause, UnitSnapshot};
 use crate::judge::state::{Ending, Hold};
@@ -26,6 +27,9 @@ fn unit(active: ActiveState, run: u8, stop: StopCause) -> Observation {
         stop,
         exit: None,
         context: Box::default(),
+        timeouts: Timeouts::default(),
+        control: 0,
+        status: None,
     })
 }
 
@@ -93,6 +97,7 @@ impl Recorder {
         let until_ms = self.now + Duration::from_secs(2);
         self.catching_up = Some(until_ms);
         self.note(Happened::Away(Absence { since_ms, until_ms }));
+        self.case.state.count_again(until_ms);
     }
 
     fn decide(&mut self, event: &Event) {
@@ -115,10 +120,10 @@ impl Recorder {
     }
 
     fn look(&mut self) {
-        let event = self.case.look();
+        let event = self.case.look(self.now);
         self.decide(&event);
         if self.case.is_due(self.now) {
-            let event = self.case.look();
+            let event = self.case.look(self.now);
             self.decide(&event);
         }
     }
@@ -221,7 +226,8 @@ proptest! {
             undeclared_stop_ms: b,
             grace_ms: a,
             settle_ms: d,
-            start_timeout_ms: e,
+            start_timeout_ms: Some(e),
+            endless_ms: d,
             relaunches: c,
             per_ms: b,
             quarantine_retry_ms: d,

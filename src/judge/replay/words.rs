@@ -137,6 +137,7 @@ pub(super) fn say(say: Say) -> String {
         Say::Braked => "most workers make no progress at once: nothing is restarted".to_owned(),
         Say::CameBack => "it is up again without our doing".to_owned(),
         Say::Stranded(obstacle) => format!("down, and it cannot be started: {obstacle}"),
+        Say::Hangs(hang) => format!("it hangs: {hang}"),
         Say::HoldEnded => "the hold is over".to_owned(),
     }
 }

@@ -168,6 +168,9 @@ pub struct WorkerReport {
     /// What it says of itself, if it is a lane that runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lane: Option<Box<LaneReport>>,
+    /// Why somebody should look at it, whatever its class says at the moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alert: Option<String>,
     /// The rehearsal that is under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drill: Option<FailureClass>,
@@ -356,6 +359,7 @@ impl WorkerReport {
             left_to_peers: false,
             startable: true,
             lane: None,
+            alert: None,
             drill: None,
             rehearsed: Vec::new(),
         }

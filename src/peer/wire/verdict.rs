@@ -153,6 +153,9 @@ pub struct RelaunchFailed {
     pub took_us: u64,
     /// The unit's last journal lines, newest last.
     pub log: Vec<String>,
+    /// It has not failed: systemd is still at it, within the unit's own timeouts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub under_way: bool,
 }
 
 /// A typed refusal.

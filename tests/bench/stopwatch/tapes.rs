@@ -4,8 +4,8 @@
 use keyholder::judge::log::Happened;
 use keyholder::judge::tape::{Known, Tape};
 use keyholder::judge::{
-    ActiveState, Ending, Host, LoadState, Observation, Reading, Sign, Signs, StopCause, UnitSnapshot,
-    WorkerState,
+    ActiveState, Ending, Host, LoadState, Observation, Reading, Sign, Signs, StopCause, Timeouts,
+    UnitSnapshot, WorkerState,
 };
 use keyholder::vocabulary::{Moment, Remedy};
 
@@ -41,6 +41,9 @@ fn unit(active: ActiveState, sub: &str) -> Observation {
         stop: StopCause::ByItself,
         exit: Some("exit code 1, after it had run for a while".to_owned()),
         context: Box::default(),
+        timeouts: Timeouts::default(),
+        control: 0,
+        status: None,
     })
 }
 

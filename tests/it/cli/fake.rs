@@ -137,6 +137,7 @@ pub(super) fn worker(node: &str, name: &str, class: Class) -> WorkerReport {
         left_to_peers: false,
         startable: true,
         lane: None,
+        alert: None,
         drill: None,
         rehearsed: Vec::new(),
     }

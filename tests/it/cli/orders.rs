@@ -68,6 +68,7 @@ fn an_already_recovered_worker_is_a_success() {
 #[test]
 fn a_worker_that_is_not_back_is_1_with_its_last_lines() {
     let failed = RelaunchFailed {
+        under_way: false,
         unit: "ai-agent.service".parse().unwrap(),
         why: "its start job failed: exit code 203".to_owned(),
         job: Some("failed".to_owned()),

@@ -110,6 +110,7 @@ pub(super) fn report(worker_name: &str, class: Class) -> WorkerReport {
         quarantined: false,
         left_to_peers: false,
         startable: true,
+        alert: None,
         lane: None,
         drill: None,
         rehearsed: Vec::new(),
