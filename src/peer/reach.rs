@@ -163,11 +163,14 @@ fn icmp(socket: &impl AsRawFd) -> Option<Icmp> {
 /// What an error of a call means. `at_once`: the kernel said so before anything was sent.
 fn meaning(error: Errno, at_once: bool, icmp: Option<Icmp>, to: IpAddr, own: Option<IpAddr>) -> NoWay {
     let Some(Icmp { kind, code, from }) = icmp else {
-        return match error {
-            Errno::ECONNREFUSED | Errno::ECONNRESET => NoWay::Refused,
-            Errno::ETIMEDOUT => NoWay::Silent(error.desc().to_owned()),
-            Errno::EHOSTUNREACH | Errno::ENETUNREACH if !at_once => NoWay::Silent(error.desc().to_owned()),
-            other => NoWay::CutOff(other.desc().to_owned()),
+        let nobody = error == Errno::ETIMEDOUT
+            || (!at_once && [Errno::EHOSTUNREACH, Errno::ENETUNREACH].contains(&error));
+        return if [Errno::ECONNREFUSED, Errno::ECONNRESET].contains(&error) {
+            NoWay::Refused
+        } else if nobody {
+            NoWay::Silent(error.desc().to_owned())
+        } else {
+            NoWay::CutOff(error.desc().to_owned())
         };
     };
     let says = words(to, kind, code);

@@ -107,9 +107,12 @@ impl Core {
                 let news =
                     self.neighbours.get_mut(&node).and_then(|known| lost(&node, known, state, why, now));
                 // One alert for the fault of this host, however many neighbours it hides.
-                news.map(|(kind, priority, text)| match state {
-                    NodeState::CutOff if first => (Kind::Alert, Priority::Error, text),
-                    _ => (kind, priority, text),
+                news.map(|(kind, priority, text)| {
+                    if first && state == NodeState::CutOff {
+                        (Kind::Alert, Priority::Error, text)
+                    } else {
+                        (kind, priority, text)
+                    }
                 })
             }
         };

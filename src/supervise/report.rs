@@ -61,9 +61,10 @@ impl Core {
         let sight = |(node, neighbour): (&NodeName, &Neighbour)| Sighting {
             node: node.clone(),
             // Who is cut off knows nothing of the other side.
-            state: match neighbour.state() {
-                NodeState::CutOff => NodeState::Unknown,
-                state => state,
+            state: if neighbour.state() == NodeState::CutOff {
+                NodeState::Unknown
+            } else {
+                neighbour.state()
             },
             ago_ms: u64::try_from(neighbour.handle.looked_ago().as_millis()).unwrap_or(u64::MAX),
         };
