@@ -256,15 +256,22 @@ impl Ledger {
             .map_err(|error| self.wrong(error))
     }
 
-    /// How many other tasks of this action were begun after `since_ms`. One whose time is in the future counts: the clock was
-    /// put back, and that must not give an action away.
+    /// How many other tasks of this action were begun after `since_ms`, and no later than `until_ms`. One whose time is a little in
+    /// the future counts: the clock was put back, and that must not give an action away. One from far ahead is that of a clock that
+    /// was wrong, and would block its action until then.
     ///
     /// # Errors
     /// As [`known`](Self::known).
-    pub(super) fn begun_since(&self, action: &str, hash: &str, since_ms: i64) -> Result<u32, LedgerError> {
+    pub(super) fn begun_between(
+        &self,
+        action: &str,
+        hash: &str,
+        since_ms: i64,
+        until_ms: i64,
+    ) -> Result<u32, LedgerError> {
         self.conn
-            .prepare_cached("SELECT count(*) FROM task WHERE action = ?1 AND begun_ms > ?2 AND hash <> ?3")
-            .and_then(|mut query| query.query_row(params![action, since_ms, hash], |row| row.get(0)))
+            .prepare_cached("SELECT count(*) FROM task WHERE action = ?1 AND begun_ms > ?2 AND begun_ms <= ?3 AND hash <> ?4")
+            .and_then(|mut query| query.query_row(params![action, since_ms, until_ms, hash], |row| row.get(0)))
             .map_err(|error| self.wrong(error))
     }
 

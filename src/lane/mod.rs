@@ -5,6 +5,7 @@
 
 mod admit;
 pub mod approval;
+mod clock;
 mod guard;
 mod ledger;
 mod output;
@@ -23,6 +24,7 @@ mod signer;
 mod status;
 mod sudo;
 mod task;
+mod unstored;
 mod worker;
 
 pub use admit::{Admitted, MAX_AGE, MAX_AHEAD, Past, Refused, Rules, admit};

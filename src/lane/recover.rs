@@ -123,6 +123,7 @@ pub(super) fn fate(known: Known, elsewhere: u32, verdict: Option<Result<Admitted
 /// Puts everything in order before the first claim: publishes what is not published, and settles what is in flight and not
 /// being run by this process.
 pub(super) async fn recover(shared: &Rc<Shared>, desk: &Desk) -> Result<(), Trouble> {
+    shared.store_again()?;
     let (mut held, mut more) = held(shared, desk).await?;
     if !shared.recovered.get() {
         take_over(shared, desk).await?;
@@ -218,7 +219,7 @@ async fn take_over(shared: &Rc<Shared>, desk: &Desk) -> Result<(), Trouble> {
 }
 
 async fn settle(shared: &Rc<Shared>, desk: &Desk, piece: Piece<'_>) -> Result<(), Trouble> {
-    let known = shared.ledger.known(piece.hash)?;
+    let known = shared.known(piece.hash)?;
     let elsewhere = match &known {
         Known::Never if canary(piece.raw).is_none() => {
             desk.mark(piece.hash).await?.map_or(0, |mark| attempts(&mark, &shared.owner.id))

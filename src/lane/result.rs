@@ -111,6 +111,16 @@ impl Default for Text {
     }
 }
 
+impl Output {
+    /// How many bytes the command wrote, as far as they are known here.
+    pub fn bytes(&self) -> u64 {
+        let length = |text: &Text| match text {
+            Text::Text(text) | Text::Escaped(text) => u64::try_from(text.len()).unwrap_or(u64::MAX),
+        };
+        self.omitted.saturating_add(length(&self.head)).saturating_add(length(&self.tail))
+    }
+}
+
 impl Text {
     /// Writes bytes down without loss.
     pub fn of(bytes: Vec<u8>) -> Self {

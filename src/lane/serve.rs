@@ -13,10 +13,12 @@ use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use super::admit::{Admitted, Past, Refused, admit};
+use super::clock::out_of_date;
 use super::guard::RunLock;
 use super::ledger::{Begun, Known, LedgerError};
 use super::own::{Waiter, waits_for_us};
 use super::recover::{ATTEMPTS, HERE, Mark, forgotten, interrupted};
+use super::refusal::RefusalCode;
 use super::result::{Ran, Status, TaskResult};
 use super::run::{Beyond, GRACE, Order, run};
 use super::shared::{Shared, Trouble};
@@ -25,6 +27,8 @@ use crate::catalog::Mode;
 use crate::queue::{CANARY, Desk, How, Piece};
 use crate::vocabulary::{InFlight, Moment, human, printable};
 
+/// Runs with dates further ahead than this are those of a clock that was wrong. It is more than any clock is set by on purpose.
+const AHEAD_MS: i64 = 24 * 3_600 * 1_000;
 /// How often a command that could not be ended is killed again, and this lane looks whether it is to leave.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -61,7 +65,7 @@ async fn one(shared: &Rc<Shared>, piece: Piece<'_>) -> Result<(), Trouble> {
     if let Some(id) = canary(piece.raw) {
         return answer_canary(shared, &desk, piece, id).await;
     }
-    let before = match shared.ledger.known(piece.hash)? {
+    let before = match shared.known(piece.hash)? {
         Known::Finished { id, result } => {
             let result = result.unwrap_or_else(|| forgotten(shared, &id));
             desk.finish(piece, &id, Some(&result), None).await?;
@@ -71,7 +75,18 @@ async fn one(shared: &Rc<Shared>, piece: Piece<'_>) -> Result<(), Trouble> {
         Known::Begun(begun) => return interrupted(shared, &desk, piece, &begun, HERE).await,
         Known::Never => None,
     };
-    match (judge(shared, piece)?, before) {
+    let mut verdict = judge(shared, piece)?;
+    if let Err(refused) = &verdict
+        && refused.refusal.code == RefusalCode::Expired
+        && out_of_date(refused.issued_ms, shared.now_ms())
+    {
+        // Left in flight, it is judged by the next lane.
+        if !shared.await_clock().await {
+            return Ok(());
+        }
+        verdict = judge(shared, piece)?;
+    }
+    match (verdict, before) {
         (Ok(admitted), before) => {
             let attempts = before.map_or(1, |begun| begun.attempts + 1);
             execute(shared, &desk, piece, &admitted, attempts).await
@@ -88,7 +103,21 @@ pub(super) fn judge(shared: &Shared, piece: Piece<'_>) -> Result<Result<Admitted
     admit::<LedgerError>(piece.raw, &shared.rules(), now, |task, action| {
         let since = |per: Duration| now.saturating_sub(per.as_millis().try_into().unwrap_or(i64::MAX));
         let runs = match action.rate {
-            Some(rate) => shared.ledger.begun_since(&task.action, piece.hash, since(rate.per))?,
+            Some(rate) => {
+                let until = now.saturating_add(AHEAD_MS);
+                let ahead = shared.ledger.begun_between(&task.action, piece.hash, until, i64::MAX)?;
+                if ahead > 0 {
+                    shared.says.reply(
+                        true,
+                        format!(
+                            "{ahead} runs of {} bear dates more than a day ahead of this host's clock; they are not counted against \
+                             its rate: was the clock wrong then, or is it now? (timedatectl)",
+                            task.action
+                        ),
+                    );
+                }
+                shared.ledger.begun_between(&task.action, piece.hash, since(rate.per), until)?
+            }
             None => 0,
         };
         Ok(Past {
@@ -338,12 +367,10 @@ async fn answer(
     let json = shared.json(result);
     // What may run again needs its result in the ledger only in case that it does not reach Redis; whoever waits for it
     // need not wait for the ledger, too.
-    if !begun.again {
-        shared.ledger.finish(piece.hash, begun, &json)?;
-    }
+    let stored = if begun.again { Ok(()) } else { shared.store(piece.hash, begun, result) };
     let Some(desk) = shared.desk() else {
         shared.says.task(result);
-        return Ok(shared.ledger.finish(piece.hash, begun, &json)?);
+        return Ok(shared.store(piece.hash, begun, result)?);
     };
     let say = async {
         // The answer is under way before the journal's thread competes with it for a processor.
@@ -354,9 +381,11 @@ async fn answer(
     let finish = desk.finish_sealed(piece, &begun.id, &json, seal.as_deref());
     let (answered, ()) = tokio::join!(finish, say);
     if let Err(error) = answered {
-        shared.ledger.finish(piece.hash, begun, &json)?;
+        shared.store(piece.hash, begun, result)?;
         return Err(error.into());
     }
+    // It is in Redis all the same; nothing more is taken before it is in the ledger, too.
+    stored?;
     Ok(shared.answered(piece.hash, begun, &json)?)
 }
 

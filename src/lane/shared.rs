@@ -16,6 +16,7 @@ use super::ledger::{Begun, Ledger, LedgerError};
 use super::result::{Status, TaskResult};
 use super::says::Says;
 use super::sign::hex;
+use super::unstored::Unstored;
 use crate::catalog::Mode;
 use crate::notify::Notifier;
 use crate::queue::{Backoff, Desk, How, Owner, Piece, QueueError, Server};
@@ -102,6 +103,8 @@ pub(super) struct Shared {
     pub(super) how: How,
     pub(super) state_dir: PathBuf,
     pub(super) ledger: Ledger,
+    /// Results that the ledger could not take yet, by the hash of the task's bytes.
+    pub(super) unstored: RefCell<BTreeMap<String, Unstored>>,
     pub(super) owner: Owner,
     pub(super) says: Says,
     pub(super) slots: Arc<Semaphore>,
@@ -120,6 +123,8 @@ pub(super) struct Shared {
     /// Whether what a lane before this one had left unpublished is published.
     pub(super) recovered: Cell<bool>,
     pub(super) leaving: Cell<bool>,
+    /// Whether it has waited in vain for the clock to be set.
+    pub(super) waited_for_clock: Cell<bool>,
     pub(super) rebuild: Cell<bool>,
     /// Until when it takes no tasks because somebody rehearses that.
     deaf_until: Cell<Option<Instant>>,
@@ -171,6 +176,7 @@ impl Shared {
             how,
             state_dir,
             ledger,
+            unstored: RefCell::default(),
             owner,
             says,
             slots: Arc::new(Semaphore::new(slots)),
@@ -184,6 +190,7 @@ impl Shared {
             unsaid: RefCell::default(),
             recovered: Cell::new(false),
             leaving: Cell::new(false),
+            waited_for_clock: Cell::new(false),
             rebuild: Cell::new(false),
             deaf_until: Cell::default(),
             trouble: RefCell::default(),

@@ -5,6 +5,7 @@ mod canary;
 mod deaf;
 mod every_step;
 mod forged;
+mod fulldisk;
 mod giving;
 mod heritage;
 mod house;

@@ -51,12 +51,12 @@ fn runs_are_counted_and_refusals_are_not() {
         ledger.begin(&format!("h{n}"), &task(&n.to_string(), true), 100 * n).unwrap();
     }
     ledger.finish("r", &task("r", true), "refused").unwrap();
-    assert_eq!(ledger.begun_since("a", "h", 0).unwrap(), 2);
-    assert_eq!(ledger.begun_since("a", "h", -1).unwrap(), 3);
-    assert_eq!(ledger.begun_since("b", "h", -1).unwrap(), 0);
+    assert_eq!(ledger.begun_between("a", "h", 0, i64::MAX).unwrap(), 2);
+    assert_eq!(ledger.begun_between("a", "h", -1, i64::MAX).unwrap(), 3);
+    assert_eq!(ledger.begun_between("b", "h", -1, i64::MAX).unwrap(), 0);
     // A second attempt is no second run.
     ledger.begin("h0", &Begun { attempts: 2, ..task("0", true) }, 900).unwrap();
-    assert_eq!(ledger.begun_since("a", "h", -1).unwrap(), 3);
+    assert_eq!(ledger.begun_between("a", "h", -1, i64::MAX).unwrap(), 3);
 }
 
 #[test]
@@ -170,4 +170,19 @@ fn a_ledger_of_an_older_version_is_as_old_as_can_be() {
     drop(conn);
     let ledger = Ledger::open(dir.path()).unwrap();
     assert_eq!((ledger.origin(), ledger.born_ms(5_000).unwrap()), (Origin::Kept, i64::MIN));
+}
+
+#[test]
+fn a_run_from_far_ahead_is_not_counted_and_one_from_a_little_ahead_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let ledger = Ledger::open(dir.path()).unwrap();
+    const YEARS: i64 = 10 * 365 * 24 * 3_600 * 1_000;
+    let (now, hour) = (1_700_000_000_000, 3_600_000);
+    for (hash, begun) in [("past", now - hour), ("ahead", now + hour), ("wrong", now + YEARS)] {
+        let task =
+            Begun { id: hash.to_owned(), action: "a".to_owned(), issued_ms: 0, again: false, attempts: 1 };
+        ledger.begin(hash, &task, begun).unwrap();
+    }
+    assert_eq!(ledger.begun_between("a", "h", now - 2 * hour, now + 24 * hour).unwrap(), 2);
+    assert_eq!(ledger.begun_between("a", "h", now + 24 * hour, i64::MAX).unwrap(), 1, "which is said");
 }
