@@ -80,11 +80,11 @@ mod tests {
 
     #[test]
     fn a_quarantine_is_ended_by_root_on_the_node() {
-        let episode = Episode { failures: 3, quarantined: true };
+        let episode = Episode { failures: 3, quarantined: true, ails: None };
         let invocation = InvocationId::from_bytes([1; 16]);
         for phase in [
             Phase::Quarantined { retry: NOW, failures: 0 },
-            Phase::Settling { until: NOW, invocation, episode },
+            Phase::Settling { until: NOW, sign_by: None, invocation, episode },
         ] {
             let state = WorkerState { phase: phase.clone(), ..WorkerState::default() };
             assert_eq!(may_release(&state, true, NOW), Err(OfRoot::Quarantine), "{state:?}");

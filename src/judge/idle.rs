@@ -102,6 +102,7 @@ pub(super) fn hollow(unit: &UnitSnapshot) -> Option<String> {
 mod tests {
     use super::super::classify::{Cause, Death, Health, Host, classify};
     use super::super::observation::{Context, LoadState, Observation, Other};
+    use super::super::transit::Timeouts;
     use super::super::vitals::{Pulse, Vitals};
     use super::*;
 
@@ -119,6 +120,9 @@ mod tests {
             stop,
             exit: Some("exit code 0".to_owned()),
             context: Box::new(context),
+            timeouts: Timeouts::default(),
+            control: 0,
+            status: None,
         }
     }
 

@@ -103,6 +103,7 @@ impl Play {
             Health::Healthy
             | Health::Blind(_)
             | Health::InTransition(_)
+            | Health::Idle(_)
             | Health::Dead(_)
             | Health::Unknown(_) => None,
         };

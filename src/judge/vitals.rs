@@ -266,6 +266,7 @@ impl Track {
 #[cfg(test)]
 mod tests {
     use super::super::observation::{ActiveState, LoadState, StopCause, UnitSnapshot};
+    use super::super::transit::Timeouts;
     use super::*;
     use crate::vocabulary::{Canary, Flow, Heartbeat, Mode};
 
@@ -358,6 +359,10 @@ mod tests {
             restarts: 0,
             stop: StopCause::ByItself,
             exit: None,
+            context: Box::default(),
+            timeouts: Timeouts::default(),
+            control: 0,
+            status: None,
         })
     }
 

@@ -15,8 +15,8 @@ use super::neighbours::seen::{Ask, Seen};
 use super::worker::Worker;
 use crate::fleet::Worker as Spec;
 use crate::judge::{
-    Action, Admitted, Crowd, Ending, Event, Hold, Host, Observation, Phase, StopCause, UnitSnapshot, Wish,
-    WorkerState, admit, classify, decide,
+    Action, Admitted, Crowd, Ending, Event, Hold, Host, Observation, Phase, StopCause, Timeouts,
+    UnitSnapshot, Wish, WorkerState, admit, classify, decide,
 };
 use crate::peer::wire::WorkerReport;
 use crate::vocabulary::{InvocationId, Moment, Remedy, RepairBy};
@@ -116,7 +116,7 @@ impl Rules {
     fn report(&self, node: &Node, now: Moment) -> WorkerReport {
         let mut worker = Worker::new(self.spec.clone(), node.state.clone(), node.since);
         worker.seen = node.seen.clone();
-        worker.health = classify(&node.seen, &worker.signs.vitals(), Host::Running);
+        worker.health = classify(&node.seen, &worker.signs.vitals(), Host::Running, false);
         worker.last_act = node.acted.map(|at| (at, "relaunch".to_owned()));
         worker.report(&"mars".parse().unwrap(), &"agent".parse().unwrap(), now)
     }
@@ -125,7 +125,8 @@ impl Rules {
     fn feed(&self, world: &mut World, event: &Event) -> Result<(), Wrong> {
         let before = world.node.state.clone();
         let (state, actions) = {
-            let worker = Worker::new(self.spec.clone(), before.clone(), world.now);
+            let mut worker = Worker::new(self.spec.clone(), before.clone(), world.now);
+            worker.seen = world.node.seen.clone();
             decide(&before, event, worker.terms(1, Crowd::default()), world.now)
         };
         world.node.state = state;
@@ -159,7 +160,7 @@ impl Rules {
 
     fn look(&self, world: &mut World) -> Result<(), Wrong> {
         let seen = Observation::Unit(snapshot(&world.unit));
-        let shown = |seen: &Observation| classify(seen, &Default::default(), Host::Running);
+        let shown = |seen: &Observation| classify(seen, &Default::default(), Host::Running, false);
         if shown(&world.node.seen) != shown(&seen) {
             world.node.since = world.now;
         }
@@ -194,7 +195,7 @@ impl Rules {
     /// An order comes in at the door.
     fn ordered(&self, world: &mut World, by: usize, expect: Option<InvocationId>) -> Result<(), Wrong> {
         let expect = expect.filter(|_| !self.careless);
-        let health = classify(&world.node.seen, &Default::default(), Host::Running);
+        let health = classify(&world.node.seen, &Default::default(), Host::Running, false);
         let invocation = match &world.node.seen {
             Observation::Unit(unit) => unit.invocation,
             Observation::Failed(_) => None,
@@ -253,7 +254,7 @@ impl Rules {
             }
         }
         // systemd ends every job in its time.
-        let end = world.unit.job.map(|since| since + self.spec.policy.start_timeout);
+        let end = world.unit.job.map(|since| since + Timeouts::default().relaunch(&self.spec.policy));
         dues.into_iter().filter(|due| *due > world.now && end.is_none_or(|end| *due < end)).min()
     }
 
@@ -341,7 +342,7 @@ impl Rules {
         if let Some(holds) = left.holds.checked_sub(1) {
             step("a hold", Left { holds, ..left }, &|next| {
                 let until = next.now + Duration::from_secs(30);
-                let hold = Hold { until, why: "deploy".to_owned(), by: "root".to_owned() };
+                let hold = Hold { until, why: "deploy".to_owned(), by: "root".to_owned(), by_peer: false };
                 self.feed(next, &Event::Hold(hold))
             });
         }

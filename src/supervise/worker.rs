@@ -13,8 +13,8 @@ use super::loops::Loops;
 use crate::fleet::Worker as Spec;
 use crate::judge::tape::Tape;
 use crate::judge::{
-    ActiveState, Crowd, Death, Health, Host, Observation, Phase, Proof, Pulse, Rungs, Signs, Terms, Tie, Timeouts,
-    UnitSnapshot, Vitals, Wait, WorkerState, classify, hangs_at, hung,
+    ActiveState, Crowd, Death, Health, Host, Observation, Phase, Proof, Pulse, Rungs, Signs, Terms, Tie,
+    Timeouts, UnitSnapshot, Vitals, Wait, WorkerState, classify, hangs_at, hung,
 };
 use crate::peer::wire::{
     Class, Explanation, LaneReport, Outcome, RelaunchFailed, Relaunched, Verdict, WorkerReport,

@@ -17,7 +17,7 @@ const ACL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/catalogs/redis-users.acl
 fn read(url: &str, until: impl Fn(&[Reading]) -> bool) -> Vec<Reading> {
     let looks = [
         ("beat", Sign::Beat, Place::Key("tasks:maintenance:beat".to_owned())),
-        ("queue", Sign::Flow, Place::Queue("tasks:maintenance:inbox".to_owned())),
+        ("queue", Sign::Flow, Place::Queue { key: "tasks:maintenance:inbox".to_owned(), busy: None }),
         ("lane", Sign::Flow, Place::LaneQueue(QueueName::write(&"mars".parse().unwrap()))),
     ];
     let looks = looks.map(|(worker, sign, place)| Look {

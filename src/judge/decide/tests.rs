@@ -37,6 +37,7 @@ impl Story {
                 Health::Healthy
                 | Health::Blind(_)
                 | Health::InTransition(_)
+                | Health::Idle(_)
                 | Health::Dead(_)
                 | Health::Unknown(_) => None,
             };

@@ -16,6 +16,7 @@ fn unit(active: ActiveState, sub: &str, run: u8) -> UnitSnapshot {
         restarts: 0,
         stop: StopCause::Never,
         exit: None,
+        context: Box::default(),
         timeouts: Timeouts::default(),
         control: 0,
         status: None,

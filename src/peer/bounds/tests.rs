@@ -51,7 +51,7 @@ fn worker(name: &str) -> WorkerReport {
 
 #[test]
 fn only_what_the_fleet_file_has_is_kept_each_once_and_no_text_is_longer_than_a_sentence() {
-    let sight = |node: &str| Sighting { node: node.parse().unwrap(), state: NodeState::Up };
+    let sight = |node: &str| Sighting { node: node.parse().unwrap(), state: NodeState::Up, ago_ms: 0 };
     let mut report = NodeReport {
         node: "mars".parse().unwrap(),
         state: NodeState::Up,

@@ -116,7 +116,7 @@ fn flood(round: usize) -> Vec<u8> {
             json(&mars.degraded[0])
         }
         1 => {
-            mars.sees = vec![Sighting { node: name(MARK), state: NodeState::Up }];
+            mars.sees = vec![Sighting { node: name(MARK), state: NodeState::Up, ago_ms: 0 }];
             json(&mars.sees[0])
         }
         2 => {

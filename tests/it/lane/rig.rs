@@ -218,10 +218,6 @@ impl Lane {
         kill(Pid::from_raw(self.pid()), signal).unwrap();
     }
 
-    pub(super) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     /// SIGKILL: it can do nothing about it.
     pub(super) fn die(mut self) {
         self.child.kill().unwrap();
