@@ -79,7 +79,10 @@ fn what_hides_a_sign_of_life_is_blamed_and_no_worker_that_is_well_is_touched() {
         is(&lab, well, "healthy", "");
     }
     lab.sh("mars", "dd if=/dev/zero of=/run/full/all bs=4k 2>/dev/null || true");
-    lab.sh("mars", "mount -o remount,ro /run/sealed");
+    // Busy while the worker has a file of it open.
+    wait("it is read-only", SOON, || {
+        lab.try_sh("mars", "mount -o remount,ro /run/sealed").status.success().then_some(())
+    });
     is(&lab, "full", "unknown", "is full");
     is(&lab, "sealed", "unknown", "read-only");
 
