@@ -202,7 +202,7 @@ fn a_real_sudo_allows_every_argument_as_it_is_and_nothing_near_it() {
     let sudoers = sudoers::file(&catalog, "c.yaml").unwrap();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("sudoers");
-    std::fs::write(&file, sudoers.replace("keyholder ALL", "nobody ALL")).unwrap();
+    std::fs::write(&file, sudoers.replace(&format!("{} ALL", sudoers::USER), "nobody ALL")).unwrap();
     visudo(&file);
     if !is_root() {
         return; // Only root may ask what others may do.

@@ -224,7 +224,7 @@ fn the_supervisor_has_no_capabilities_and_a_full_sandbox() {
 #[test]
 fn the_lanes_come_back_and_finish_what_runs() {
     for mode in [Mode::Write, Mode::Read] {
-        let runtime = format!("keyholder-lane-{mode}");
+        let (runtime, user) = (format!("keyholder-lane-{mode}"), format!("keyholder-{mode}"));
         assert!(LaneStatus::path(mode).starts_with(format!("/run/{runtime}")));
         demands(
             &format!("keyholder-lane-{mode}.service"),
@@ -232,7 +232,7 @@ fn the_lanes_come_back_and_finish_what_runs() {
                 ("Service.RuntimeDirectory", &runtime), // where the supervisor looks for the lane's word
                 ("Service.RuntimeDirectoryMode", "0755"), // and it has no right to what is not for it
                 ("Service.Type", "notify"),
-                ("Service.User", "keyholder"),
+                ("Service.User", &user),
                 ("Service.Restart", "always"),
                 ("Service.RestartSec", "0"),
                 ("Unit.StartLimitBurst", "10"), // then the supervisor's turn

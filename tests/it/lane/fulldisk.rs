@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use keyholder::lane::Status;
 
-use super::rig::{Client, Lane, Rig, task, until};
+use super::rig::{Client, Lane, Rig, old_ledger, task, until};
 use crate::redis_server::Redis;
 
 const ACTIONS: &str = r#"
@@ -18,12 +18,17 @@ const ACTIONS: &str = r#"
     argv: [DIR/last]
 "#;
 
-/// A lane whose state directory is a file system of its own with `size` bytes.
+/// A lane whose state directory is a file system of its own with `size` bytes. It begins with a ledger that is older than any task.
 fn lane(rig: &Rig, redis: &Redis, size: &str) -> Lane {
     let state = rig.path("state");
+    let old = rig.path("old");
     std::fs::create_dir_all(&state).unwrap();
-    let mount =
-        format!("mount -t tmpfs -o size={size},mode=700 tmpfs {} && exec \"$0\" \"$@\"", state.display());
+    old_ledger(&old);
+    let mount = format!(
+        "mount -t tmpfs -o size={size},mode=700 tmpfs {state} && cp {old}/* {state}/ && exec \"$0\" \"$@\"",
+        state = state.display(),
+        old = old.display()
+    );
     let root = nix::unistd::geteuid().is_root();
     let before = ["unshare", if root { "-m" } else { "-rm" }, "sh", "-c", &mount];
     rig.bare_lane(redis, &before, &[("NODE_NAME", "mars")])

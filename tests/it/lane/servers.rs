@@ -42,7 +42,7 @@ fn with_valkey_everything_is_the_same() {
             "detect::",
         ],
         // The wheels' servers are built without TLS.
-        &["tls_is_spoken"],
+        &["tls_is_spoken", "a_server_that_wants_a_certificate"],
     );
 }
 
