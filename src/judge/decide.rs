@@ -334,7 +334,9 @@ impl Turn<'_> {
     /// The time for a repair has come: it is done, or left to the peers, or put off because it was done too often.
     fn repair(&mut self, episode: Episode) {
         // Attempts that take long never fill the guard's window: those of one episode count however long they take.
-        let failed = usize::try_from(episode.failures).unwrap_or(usize::MAX) >= self.limit();
+        // A nudge or repipe that did not help is one of them, and no relaunch.
+        let failures = usize::try_from(episode.failures).unwrap_or(usize::MAX);
+        let failed = failures.saturating_sub(self.state.gentle.len()) >= self.limit();
         if (self.spent() || failed) && !episode.quarantined {
             let wait = self.terms.policy.quarantine_retry;
             self.say(Say::Quarantined(wait));

@@ -172,7 +172,7 @@ proptest! {
     // The same stories each time: one in some hundred thousand, with an absence in it, still ends otherwise.
     #![proptest_config(ProptestConfig {
         cases: 3_000,
-        rng_seed: RngSeed::Fixed(20_261_130),
+        rng_seed: RngSeed::Fixed(20_261_201),
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
