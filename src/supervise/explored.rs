@@ -450,11 +450,9 @@ fn rules(by: RepairBy, careless: bool) -> Rules {
 const QUIET: Left = Left { falls: 0, stops: 0, failures: 0, restarts: 0, holds: 0, releases: 0, jumps: 2 };
 
 /// What may happen together. All at once has too many orders to play.
-const STORIES: [Left; 5] = [
+const STORIES: [Left; 3] = [
     Left { falls: 1, restarts: 1, ..QUIET },
-    Left { falls: 1, holds: 1, ..QUIET },
     Left { stops: 1, failures: 1, ..QUIET },
-    Left { falls: 2, jumps: 1, ..QUIET },
     Left { falls: 1, holds: 1, releases: 1, jumps: 1, ..QUIET },
 ];
 
