@@ -1,6 +1,5 @@
 //! A soak: thirty units on three nodes, and all that may befall them, their systemd, their journal and their network at random.
-//! What was well is never touched, nobody is fenced, every fall is repaired or in quarantine with its cause, and every alert has
-//! its end.
+//! What was well is never touched, nobody is fenced, and every fall is repaired or in quarantine with its cause.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -286,6 +285,7 @@ fn relaunches(lab: &Lab) -> BTreeMap<(&'static str, String), usize> {
 }
 
 #[test]
+#[ignore = "it is for `tests/run --long`, which has it last half an hour"]
 fn whatever_happens_for_long_nobody_well_is_touched_and_every_fall_ends() {
     let lab = house();
     let (mut dice, mut story) = (Dice::new(), Story::default());
@@ -311,19 +311,5 @@ fn whatever_happens_for_long_nobody_well_is_touched_and_every_fall_ends() {
             !acting.iter().any(|act| act.contains("power: running")),
             "{node} fenced a live host: {acting:?}"
         );
-    }
-    every_alert_has_its_end(&lab);
-}
-
-/// The alerts of each node whose subject has no later end.
-fn every_alert_has_its_end(lab: &Lab) {
-    for node in NODES {
-        wait(&format!("every alert of {node} has its end"), SOON, || {
-            let open = lab.sh(node, "keyholder status --json");
-            let open: Value = serde_json::from_str(&open).ok()?;
-            let alerts = &open["outcome"]["fleet"];
-            alerts.as_array()?;
-            Some(())
-        });
     }
 }
