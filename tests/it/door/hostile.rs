@@ -207,7 +207,7 @@ async fn a_length_that_a_peer_announces_is_refused_before_there_is_room_for_it()
         let identity = ours.identity();
         let (_held, answer) =
             tokio::join!(first, connect(&to, &identity, hello("ai-core"), Duration::from_secs(4)));
-        let error = answer.err().expect("no connection").to_string();
+        let error = answer.expect_err("no connection").to_string();
         assert!(error.contains("does not speak"), "{length}: {error}");
         // … and after it.
         let (mut stream, answer) =

@@ -86,12 +86,15 @@ pub(super) struct Stage {
     inner: Arc<Inner>,
 }
 
+/// Carries out an act on the server.
+type Carry = dyn Fn(Act, &mut redis::Connection) + Send + Sync;
+
 struct Inner {
     server: u16,
     path: Mutex<Path>,
     live: Mutex<Vec<TcpStream>>,
     /// Does what an act needs; it is called with the server's own connection.
-    act: Box<dyn Fn(Act, &mut redis::Connection) + Send + Sync>,
+    act: Box<Carry>,
     conn: Mutex<redis::Connection>,
 }
 
@@ -210,10 +213,9 @@ impl Inner {
                 let reply = replies.next()?;
                 let mut path = lock(&self.path);
                 // A claim that found nothing is no step.
-                if !reply.starts_with(b"*-1") && !reply.starts_with(b"$-1") && !reply.starts_with(b"_") {
-                    if matches!(self.point(&mut path, "claimed", round), Fate::Ends) {
-                        return None;
-                    }
+                let nothing = [&b"*-1"[..], b"$-1", b"_"].iter().any(|nil| reply.starts_with(nil));
+                if !nothing && matches!(self.point(&mut path, "claimed", round), Fate::Ends) {
+                    return None;
                 }
                 (&mut &*lane).write_all(&reply).ok()?;
                 continue;
