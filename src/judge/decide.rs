@@ -203,7 +203,7 @@ impl Turn<'_> {
                 Health::Stuck(_) => self.ailing(&phase, Ailment::Stuck),
                 Health::DeliveryGap(_) => self.ailing(&phase, Ailment::DeliveryGap),
                 Health::Dead(death) => self.down(&phase, *death),
-                Health::Idle(_) => self.by_design(),
+                Health::Idle(idle) => self.by_design(idle),
                 // Systemd is at it, or nothing is known: neither is a reason to act or to forget.
                 Health::InTransition(_) | Health::Unknown(_) => {}
             },
@@ -448,7 +448,7 @@ impl Turn<'_> {
             }
             Health::Dead(death @ Death::TakenDown(Cause::Mended | Cause::Stopped)) => self.found_dead(*death),
             Health::Dead(_) => self.failed(episode),
-            Health::Idle(_) => self.by_design(),
+            Health::Idle(idle) => self.by_design(idle),
             Health::InTransition(_) | Health::Unknown(_) if self.now >= until => self.settle(run, episode),
             Health::InTransition(_) | Health::Unknown(_) => {}
         }

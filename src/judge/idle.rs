@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::classify::{Death, Health};
 use super::observation::{ActiveState, Standing, StopCause, Tie, UnitSnapshot};
 
 /// Why a unit is down and nobody has to do anything.
@@ -96,6 +97,17 @@ pub(super) fn hollow(unit: &UnitSnapshot) -> Option<String> {
     } else {
         format!("active, but nothing runs in it: {} runs; name that as the worker's unit", running.join(", "))
     })
+}
+
+/// The health of a unit of which systemd has forgotten that a condition was not met: it drops a unit that does not run and that
+/// nobody needs, and then shows it as never started. `skipped` is the condition that was seen last.
+pub fn remembered(health: Health, skipped: Option<&str>) -> Health {
+    match (health, skipped) {
+        (Health::Dead(Death::NeverStarted), Some(condition)) => {
+            Health::Idle(Idle::Skipped(condition.to_owned()))
+        }
+        (health, _) => health,
+    }
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ pub use crowd::{Crowd, crowd};
 pub use decide::{LOST_AFTER, Rungs, Terms, backoff, decide};
 pub use drill::{Cue, Deed, Drill, End, Ground, Hindrance, Stage, rehearsable};
 pub use hold::{OfRoot, Releases, may_hold, may_release};
-pub use idle::Idle;
+pub use idle::{Idle, remembered};
 pub use neighbour::{Errand, RANK_STEP, Sight, errand};
 pub use observation::{
     ActiveState, Context, LoadState, Observation, Other, Standing, StopCause, Tie, UnitSnapshot,

@@ -11,6 +11,7 @@ use serde::{Serialize, Serializer};
 use super::classify::{Health, Host, classify};
 use super::crowd::{Crowd, crowd};
 use super::decide::{Rungs, Terms, decide};
+use super::idle::remembered;
 use super::log::{Absence, Care, Happened, Line, Opening};
 use super::observation::Observation;
 use super::state::{Action, Event, Phase, WorkerState};
@@ -183,6 +184,7 @@ impl Case {
     /// Judges what is known; the event that follows.
     pub(super) fn look(&mut self, now: Moment) -> Event {
         let health = classify(&self.seen, &self.signs.vitals(), self.host, self.policy.ends_clean);
+        let health = remembered(health, self.state.skipped.as_deref());
         self.health = hung(health, self.state.transit, &self.seen, &self.policy, now);
         Event::Seen { health: self.health.clone(), invocation: self.invocation() }
     }

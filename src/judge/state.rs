@@ -27,6 +27,10 @@ pub struct WorkerState {
     /// The stop that somebody ordered, for as long as it is down. systemd and the bus may show it only once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<Stopped>,
+    /// The condition that was not met at its last start. systemd forgets that with a unit that does not run and that nobody
+    /// needs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<String>,
     /// Whether another unit has taken it down, or keeps it down.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub taken_down: bool,

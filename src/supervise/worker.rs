@@ -14,7 +14,7 @@ use crate::fleet::Worker as Spec;
 use crate::judge::tape::Tape;
 use crate::judge::{
     ActiveState, Crowd, Death, Health, Host, Observation, Phase, Proof, Pulse, Rungs, Signs, Terms, Tie,
-    Timeouts, UnitSnapshot, Vitals, Wait, WorkerState, classify, hangs_at, hung,
+    Timeouts, UnitSnapshot, Vitals, Wait, WorkerState, classify, hangs_at, hung, remembered,
 };
 use crate::peer::wire::{
     Class, Explanation, LaneReport, Outcome, RelaunchFailed, Relaunched, Verdict, WorkerReport,
@@ -145,6 +145,7 @@ impl Worker {
     /// Judges what was last seen of it.
     pub(super) fn judge_health(&mut self, host: Host, now: Moment) {
         let health = classify(&self.seen, &self.signs.vitals(), host, self.policy().ends_clean);
+        let health = remembered(health, self.state.skipped.as_deref());
         self.health = hung(health, self.state.transit, &self.seen, self.policy(), now);
         if !matches!(self.health, Health::Dead(Death::Hung(_))) {
             self.hindrance = None;

@@ -83,7 +83,7 @@ impl Turn<'_> {
                 self.say(Say::Resumed(remedy));
                 self.go(Phase::Watching);
             }
-            Health::Idle(_) => self.by_design(),
+            Health::Idle(idle) => self.by_design(idle),
             Health::Dead(death) => {
                 self.go(Phase::Watching);
                 self.down(&Phase::Watching, *death);

@@ -1,6 +1,7 @@
 //! How a worker came to be down: an operator's stop, another unit, or by design; and what is remembered of it.
 
 use super::super::classify::{Death, Health};
+use super::super::idle::Idle;
 use super::super::state::{Episode, Phase, Say, Stopped, Wait};
 use super::{CROWD, CROWD_SPREAD, Turn, spread};
 
@@ -10,7 +11,7 @@ impl Turn<'_> {
     pub(super) fn recalled(&mut self, health: &Health) -> Option<Health> {
         match health {
             Health::Healthy | Health::Blind(_) | Health::Stuck(_) | Health::DeliveryGap(_) => {
-                (self.state.stopped, self.state.taken_down) = (None, false);
+                (self.state.stopped, self.state.skipped, self.state.taken_down) = (None, None, false);
                 None
             }
             Health::Dead(Death::Crashed { .. }) => self
@@ -28,8 +29,11 @@ impl Turn<'_> {
     }
 
     /// It is down and is to be down: whatever was planned is not.
-    pub(super) fn by_design(&mut self) {
+    pub(super) fn by_design(&mut self, idle: &Idle) {
         self.state.taken_down = false;
+        if let Idle::Skipped(condition) = idle {
+            self.state.skipped = Some(condition.clone());
+        }
         self.go(Phase::Watching);
     }
 

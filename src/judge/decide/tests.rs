@@ -677,3 +677,18 @@ fn a_start_that_hangs_is_said_once_and_ends_in_quarantine_however_long_its_attem
     let quarantined = Action::Say(Say::Quarantined(story.policy.quarantine_retry));
     assert_eq!(said, [Action::Say(Say::Hangs(Hang::In(Step::Starting))), quarantined]);
 }
+
+#[test]
+fn a_condition_that_was_not_met_is_remembered_when_systemd_forgets_it() {
+    use super::super::idle::{Idle, remembered};
+    let mut story = Story::new();
+    let skipped = Health::Idle(Idle::Skipped("ConditionPathExists=/x".to_owned()));
+    assert_eq!(story.seen(skipped.clone(), 1), []);
+    let forgotten = Health::Dead(Death::NeverStarted);
+    let health = remembered(forgotten.clone(), story.state.skipped.as_deref());
+    assert_eq!(health, skipped);
+    assert_eq!(story.seen(health, 1), []);
+    // Once it has run, that it is down again is another story.
+    story.seen(Health::Healthy, 2);
+    assert_eq!(remembered(forgotten.clone(), story.state.skipped.as_deref()), forgotten);
+}
