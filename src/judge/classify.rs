@@ -10,6 +10,7 @@ use super::observation::{
 };
 use super::transit::Hang;
 use super::vitals::{Pulse, Vitals};
+use crate::vocabulary::FailureClass;
 
 /// What the host itself is doing (the manager's `SystemState`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -42,6 +43,22 @@ pub enum Health {
     Dead(Death),
     /// It could not be observed; the text says why. Nothing is ever done about it.
     Unknown(String),
+}
+
+impl Health {
+    /// The class of a worker that runs and makes no progress.
+    pub(super) fn ails(&self) -> Option<FailureClass> {
+        match self {
+            Self::Stuck(_) => Some(FailureClass::Stuck),
+            Self::DeliveryGap(_) => Some(FailureClass::DeliveryGap),
+            Self::Healthy
+            | Self::Blind(_)
+            | Self::InTransition(_)
+            | Self::Idle(_)
+            | Self::Dead(_)
+            | Self::Unknown(_) => None,
+        }
+    }
 }
 
 /// The ways of being dead; they differ in what may be done and when.
@@ -200,27 +217,10 @@ fn down(unit: &UnitSnapshot, host: Host, ends_clean: bool) -> Health {
 
 #[cfg(test)]
 mod tests {
-    use super::super::transit::Timeouts;
     use super::*;
 
     fn unit(active: ActiveState, sub: &str) -> UnitSnapshot {
-        UnitSnapshot {
-            load: LoadState::Loaded,
-            active,
-            sub: sub.to_owned(),
-            result: "success".to_owned(),
-            invocation: None,
-            job: false,
-            refuse_manual_start: false,
-            restarts_itself: false,
-            restarts: 0,
-            stop: StopCause::ByItself,
-            exit: None,
-            context: Box::default(),
-            timeouts: Timeouts::default(),
-            control: 0,
-            status: None,
-        }
+        UnitSnapshot { stop: StopCause::ByItself, ..UnitSnapshot::plain(active, sub) }
     }
 
     fn health(unit: UnitSnapshot) -> Health {

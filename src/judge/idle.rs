@@ -113,28 +113,17 @@ pub fn remembered(health: Health, skipped: Option<&str>) -> Health {
 #[cfg(test)]
 mod tests {
     use super::super::classify::{Cause, Death, Health, Host, classify};
-    use super::super::observation::{Context, LoadState, Observation, Other};
-    use super::super::transit::Timeouts;
+    use super::super::observation::{Context, Observation, Other};
     use super::super::vitals::{Pulse, Vitals};
     use super::*;
 
     fn unit(active: ActiveState, sub: &str, result: &str, stop: StopCause, context: Context) -> UnitSnapshot {
         UnitSnapshot {
-            load: LoadState::Loaded,
-            active,
-            sub: sub.to_owned(),
             result: result.to_owned(),
-            invocation: None,
-            job: false,
-            refuse_manual_start: false,
-            restarts_itself: false,
-            restarts: 0,
             stop,
             exit: Some("exit code 0".to_owned()),
             context: Box::new(context),
-            timeouts: Timeouts::default(),
-            control: 0,
-            status: None,
+            ..UnitSnapshot::plain(active, sub)
         }
     }
 

@@ -168,6 +168,30 @@ pub enum Standing {
     Failed,
 }
 
+#[cfg(test)]
+impl UnitSnapshot {
+    /// A unit in this state of which nothing else is known.
+    pub(crate) fn plain(active: ActiveState, sub: &str) -> Self {
+        Self {
+            load: LoadState::Loaded,
+            active,
+            sub: sub.to_owned(),
+            result: "success".to_owned(),
+            invocation: None,
+            job: false,
+            refuse_manual_start: false,
+            restarts_itself: false,
+            restarts: 0,
+            stop: StopCause::Never,
+            exit: None,
+            context: Box::default(),
+            timeouts: Timeouts::default(),
+            control: 0,
+            status: None,
+        }
+    }
+}
+
 fn none(count: &u32) -> bool {
     *count == 0
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::vocabulary::{BlastRadius, FailureClass, InvocationId, Moment, Policy, Remedy, RepairBy};
+use crate::vocabulary::{BlastRadius, InvocationId, Moment, Policy, Remedy, RepairBy};
 
 /// One step of a story.
 #[derive(Debug, Clone)]
@@ -97,16 +97,7 @@ struct Play {
 impl Play {
     /// As [`Proof::of`], for a worker of which it is known whether it has moved.
     fn proof(&self) -> Proof {
-        let ails = match self.last.0 {
-            Health::Stuck(_) => Some(FailureClass::Stuck),
-            Health::DeliveryGap(_) => Some(FailureClass::DeliveryGap),
-            Health::Healthy
-            | Health::Blind(_)
-            | Health::InTransition(_)
-            | Health::Idle(_)
-            | Health::Dead(_)
-            | Health::Unknown(_) => None,
-        };
+        let ails = self.last.0.ails();
         Proof { ails, beat: self.shown, flow: self.shown, within: Duration::from_secs(90) }
     }
 

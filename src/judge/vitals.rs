@@ -82,16 +82,7 @@ impl Default for Proof {
 impl Proof {
     /// What is known of a worker.
     pub fn of(health: &Health, signs: &Signs, stuck: Option<&Stuck>, gap: Option<&DeliveryGap>) -> Self {
-        let ails = match health {
-            Health::Stuck(_) => Some(FailureClass::Stuck),
-            Health::DeliveryGap(_) => Some(FailureClass::DeliveryGap),
-            Health::Healthy
-            | Health::Blind(_)
-            | Health::InTransition(_)
-            | Health::Idle(_)
-            | Health::Dead(_)
-            | Health::Unknown(_) => None,
-        };
+        let ails = health.ails();
         let canary = gap.and_then(|gap| gap.canary).map(|canary| canary.within);
         let limits = [stuck.map(|stuck| stuck.older_than), gap.map(|gap| gap.not_draining_for), canary];
         // A detector looks four times within each limit, so that it has said by then that the sign does not come.
@@ -265,8 +256,7 @@ impl Track {
 
 #[cfg(test)]
 mod tests {
-    use super::super::observation::{ActiveState, LoadState, StopCause, UnitSnapshot};
-    use super::super::transit::Timeouts;
+    use super::super::observation::{ActiveState, StopCause, UnitSnapshot};
     use super::*;
     use crate::vocabulary::{Canary, Flow, Heartbeat, Mode};
 
@@ -348,21 +338,10 @@ mod tests {
 
     fn unit(active: ActiveState, run: u8) -> Observation {
         Observation::Unit(UnitSnapshot {
-            load: LoadState::Loaded,
-            active,
-            sub: String::new(),
-            result: "success".to_owned(),
             invocation: Some(InvocationId::from_bytes([run; 16])),
-            job: false,
-            refuse_manual_start: false,
             restarts_itself: true,
-            restarts: 0,
             stop: StopCause::ByItself,
-            exit: None,
-            context: Box::default(),
-            timeouts: Timeouts::default(),
-            control: 0,
-            status: None,
+            ..UnitSnapshot::plain(active, "")
         })
     }
 

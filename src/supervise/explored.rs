@@ -15,7 +15,7 @@ use super::neighbours::seen::{Ask, Seen};
 use super::worker::Worker;
 use crate::fleet::Worker as Spec;
 use crate::judge::{
-    Action, Admitted, Crowd, Ending, Event, Hold, Host, Observation, Phase, StopCause, Timeouts,
+    Action, ActiveState, Admitted, Crowd, Ending, Event, Hold, Host, Observation, Phase, StopCause, Timeouts,
     UnitSnapshot, Wish, WorkerState, admit, classify, decide,
 };
 use crate::peer::wire::WorkerReport;
@@ -412,10 +412,9 @@ impl Rules {
 }
 
 fn snapshot(unit: &Unit) -> UnitSnapshot {
-    let (active, sub) = if unit.up { ("active", "running") } else { ("inactive", "dead") };
-    let json =
-        format!(r#"{{"load":"loaded","active":"{active}","sub":"{sub}","result":"success","stop":"never"}}"#);
-    let plain: UnitSnapshot = serde_json::from_str(&json).unwrap();
+    let (active, sub) =
+        if unit.up { (ActiveState::Active, "running") } else { (ActiveState::Inactive, "dead") };
+    let plain = UnitSnapshot::plain(active, sub);
     UnitSnapshot { job: unit.job.is_some(), stop: unit.stop, invocation: Some(run(unit.run)), ..plain }
 }
 

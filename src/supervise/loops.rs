@@ -140,27 +140,18 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::judge::{LoadState, StopCause, Timeouts};
+    use crate::judge::StopCause;
 
     const SECOND: Duration = Duration::from_secs(1);
 
     fn unit(active: ActiveState, sub: &str, result: &str, restarts: u32) -> Observation {
         Observation::Unit(UnitSnapshot {
-            load: LoadState::Loaded,
-            active,
-            sub: sub.to_owned(),
             result: result.to_owned(),
-            invocation: None,
-            job: false,
-            refuse_manual_start: false,
             restarts_itself: true,
             restarts,
             stop: StopCause::ByItself,
             exit: (result != "success").then(|| "exit code 7".to_owned()),
-            context: Box::default(),
-            timeouts: Timeouts::default(),
-            control: 0,
-            status: None,
+            ..UnitSnapshot::plain(active, sub)
         })
     }
 

@@ -31,16 +31,7 @@ impl Story {
 
     fn event(&mut self, event: Event) -> Vec<Action> {
         if let Event::Seen { health, .. } = &event {
-            self.proof.ails = match health {
-                Health::Stuck(_) => Some(FailureClass::Stuck),
-                Health::DeliveryGap(_) => Some(FailureClass::DeliveryGap),
-                Health::Healthy
-                | Health::Blind(_)
-                | Health::InTransition(_)
-                | Health::Idle(_)
-                | Health::Dead(_)
-                | Health::Unknown(_) => None,
-            };
+            self.proof.ails = health.ails();
         }
         let terms = Terms {
             policy: &self.policy,
@@ -623,23 +614,11 @@ fn a_nudge_that_ends_the_run_has_not_helped_before_the_next_one_beats() {
 }
 
 fn starting(run: u8) -> Observation {
-    use super::super::observation::{ActiveState, LoadState, StopCause, UnitSnapshot};
+    use super::super::observation::{ActiveState, UnitSnapshot};
     Observation::Unit(UnitSnapshot {
-        load: LoadState::Loaded,
-        active: ActiveState::Activating,
-        sub: "start".to_owned(),
-        result: "success".to_owned(),
         invocation: Some(InvocationId::from_bytes([run; 16])),
         job: true,
-        refuse_manual_start: false,
-        restarts_itself: false,
-        restarts: 0,
-        stop: StopCause::Never,
-        exit: None,
-        context: Box::default(),
-        timeouts: Timeouts::default(),
-        control: 0,
-        status: None,
+        ..UnitSnapshot::plain(ActiveState::Activating, "start")
     })
 }
 

@@ -4,9 +4,8 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
 use super::*;
-use crate::judge::Timeouts;
 use crate::judge::log::{Absence, MAX_LINE, read};
-use crate::judge::observation::{ActiveState, LoadState, StopCause, UnitSnapshot};
+use crate::judge::observation::{ActiveState, StopCause, UnitSnapshot};
 use crate::judge::state::{Ending, Hold};
 use crate::judge::tape::{Known, Tape};
 use crate::judge::vitals::Reading;
@@ -15,21 +14,10 @@ const START: Moment = Moment::from_millis(1_000_000);
 
 fn unit(active: ActiveState, run: u8, stop: StopCause) -> Observation {
     Observation::Unit(UnitSnapshot {
-        load: LoadState::Loaded,
-        active,
-        sub: "x".to_owned(),
-        result: "success".to_owned(),
         invocation: Some(InvocationId::from_bytes([run; 16])),
-        job: false,
-        refuse_manual_start: false,
         restarts_itself: run.is_multiple_of(2),
-        restarts: 0,
         stop,
-        exit: None,
-        context: Box::default(),
-        timeouts: Timeouts::default(),
-        control: 0,
-        status: None,
+        ..UnitSnapshot::plain(active, "x")
     })
 }
 

@@ -1,26 +1,9 @@
-use super::super::observation::{LoadState, StopCause};
 use super::*;
 
 const START: Moment = Moment::from_millis(1_000_000);
 
 fn unit(active: ActiveState, sub: &str, run: u8) -> UnitSnapshot {
-    UnitSnapshot {
-        load: LoadState::Loaded,
-        active,
-        sub: sub.to_owned(),
-        result: "success".to_owned(),
-        invocation: Some(InvocationId::from_bytes([run; 16])),
-        job: false,
-        refuse_manual_start: false,
-        restarts_itself: false,
-        restarts: 0,
-        stop: StopCause::Never,
-        exit: None,
-        context: Box::default(),
-        timeouts: Timeouts::default(),
-        control: 0,
-        status: None,
-    }
+    UnitSnapshot { invocation: Some(InvocationId::from_bytes([run; 16])), ..UnitSnapshot::plain(active, sub) }
 }
 
 fn secs(n: u64) -> Duration {
