@@ -23,6 +23,8 @@ pub enum Event {
     Acted,
     /// A person should look: quarantine, a critical worker down, an undeclared stop, an unreachable node.
     Alert,
+    /// What people were called for is over.
+    AlertEnded,
     /// A peer came, went or cannot be reached.
     Peer,
     /// Something of our own is degraded or whole again: bus, state directory, journal.
@@ -31,7 +33,7 @@ pub enum Event {
 
 impl Event {
     /// Every kind, for whoever must know all of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Supervisor,
         Self::Observed,
         Self::Ordered,
@@ -39,6 +41,7 @@ impl Event {
         Self::Acting,
         Self::Acted,
         Self::Alert,
+        Self::AlertEnded,
         Self::Peer,
         Self::Degraded,
     ];
@@ -58,6 +61,7 @@ impl Event {
             Self::Acting => "acting",
             Self::Acted => "acted",
             Self::Alert => "alert",
+            Self::AlertEnded => "alert-ended",
             Self::Peer => "peer",
             Self::Degraded => "degraded",
         }
@@ -74,6 +78,7 @@ impl Event {
             Self::Acting => "ce178d4ccbb940ed8961cea0f4722426",
             Self::Acted => "63e2f3d8da4f4e05af33b9bd6c1d6e79",
             Self::Alert => "2bc8adbbffbd4a3baaa809c0a6bf6484",
+            Self::AlertEnded => "4d0c9a7be21f4f6d8f53a06b7c1e92d4",
             Self::Peer => "f187dd0425aa440bb40d1e5cf87281eb",
             Self::Degraded => "f787134288d24951832b13da3a1f28b8",
         }

@@ -158,7 +158,7 @@ impl Recorder {
         self.stamper.tap().all()
     }
 
-    /// What a person should look at, from here on: alerts, and whatever else has the priority of an error.
+    /// What a person is called for, from here on: alerts and their ends.
     pub fn alerts(&self) -> broadcast::Receiver<Arc<EventLine>> {
         self.stamper.tap().alerts()
     }

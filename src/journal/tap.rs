@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 
-use super::event::{Event, Priority};
+use super::event::Event;
 use super::record::{Stamped, rfc3339};
 
 /// How many records a listener may lag behind before it is told how many it has lost.
@@ -65,7 +65,7 @@ impl Tap {
     /// Tells whoever listens. Costs next to nothing while nobody does.
     pub(super) fn tell(&self, stamped: &Stamped) {
         let record = &stamped.record;
-        let alert = record.event == Event::Alert || record.priority <= Priority::Error;
+        let alert = matches!(record.event, Event::Alert | Event::AlertEnded);
         let listens = |to: &broadcast::Sender<_>| to.receiver_count() > 0;
         let anybody = listens(&self.all) || (alert && listens(&self.alerts));
         if !anybody {
@@ -102,6 +102,7 @@ impl Tap {
 mod tests {
     use broadcast::error::TryRecvError;
 
+    use super::super::event::Priority;
     use super::super::record::{Record, Recorder};
     use super::*;
 
@@ -119,12 +120,13 @@ mod tests {
         recorder.record(record(Event::Observed, Priority::Warning, "dead"));
         recorder.record(record(Event::Alert, Priority::Warning, "stopped"));
         recorder.record(record(Event::Degraded, Priority::Error, "the bus is lost"));
+        recorder.record(record(Event::AlertEnded, Priority::Notice, "it is over"));
         let told: Vec<_> =
             std::iter::from_fn(|| all.try_recv().ok()).map(|line| (line.seq, line.priority)).collect();
-        assert_eq!(told, [(4712, 4), (4713, 4), (4714, 3)]);
+        assert_eq!(told, [(4712, 4), (4713, 4), (4714, 3), (4715, 5)]);
         let loud: Vec<_> =
             std::iter::from_fn(|| alerts.try_recv().ok()).map(|line| line.text.clone()).collect();
-        assert_eq!(loud, ["stopped", "the bus is lost"]);
+        assert_eq!(loud, ["stopped", "it is over"], "what has no end calls nobody");
     }
 
     #[test]

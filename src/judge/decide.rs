@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ailing::Ailment;
 
+use super::alerts::ALERT_SETTLE;
 use super::classify::{Cause, Death, Health, Obstacle};
 use super::crowd::Crowd;
 use super::observation::Observation;
@@ -311,13 +312,8 @@ impl Turn<'_> {
             (RepairBy::Node, Death::Crashed { systemd_may_restart: true }) => {
                 self.in_its_window(SYSTEMD_FIRST, Wait::SystemdFirst)
             }
-            (
-                RepairBy::Node,
-                Death::Crashed { .. }
-                | Death::NeverStarted
-                | Death::TakenDown(Cause::Failed)
-                | Death::Hung(_),
-            ) => {
+            (RepairBy::Node, Death::NeverStarted) => self.in_its_window(ALERT_SETTLE, Wait::NotYet),
+            (RepairBy::Node, Death::Crashed { .. } | Death::TakenDown(Cause::Failed) | Death::Hung(_)) => {
                 let (wait, why) = self.in_its_window(Duration::ZERO, Wait::Crowd);
                 if wait.is_zero() && self.terms.crowd.dead < CROWD {
                     if !self.spent() {

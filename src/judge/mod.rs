@@ -1,5 +1,6 @@
 //! The judge: pure decisions. No I/O, no clock, no randomness; what happened comes in, what is to be done goes out.
 
+mod alerts;
 mod asked;
 mod blackout;
 mod classify;
@@ -18,6 +19,7 @@ pub mod tape;
 mod transit;
 mod vitals;
 
+pub use alerts::{ALERT_SETTLE, Alert, Alerts};
 pub use asked::Asked;
 pub use blackout::{Answer, Blackout, BlackoutCause, Found, Power, Probe, Word, causes, power};
 pub use classify::{Cause, Death, Health, Host, Obstacle, classify};

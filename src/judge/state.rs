@@ -127,6 +127,8 @@ pub enum Wait {
     Cause,
     /// Nothing depends on it: its repair window.
     Window,
+    /// It has not been started yet, and whoever installs it or boots the host may be about to.
+    NotYet,
     /// It runs and makes no progress; a moment is left to see whether others do not either.
     LookAround,
     /// Most of the node's workers make no progress at once: the cause is common, and restarting them would not mend it.

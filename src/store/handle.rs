@@ -143,6 +143,11 @@ impl StoreHandle {
         self.save(Key::Rehearsal(name.to_owned()), json);
     }
 
+    /// The same for the open alerts.
+    pub fn save_alerts(&self, json: String) {
+        self.save(Key::Rehearsal(super::ALERTS.to_owned()), json);
+    }
+
     fn save(&self, key: Key, json: String) {
         let waiting = Waiting { json, moment: Moment::now(), wall_ms: wall_ms() };
         let mut saves = lock(&self.shared.saves);

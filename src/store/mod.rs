@@ -27,6 +27,9 @@ use crate::vocabulary::{Moment, NodeName, WorkerName};
 use handle::Shared;
 use writer::Writer;
 
+/// Under which name the open alerts are kept among the rehearsals, which no node or worker can have.
+pub const ALERTS: &str = "@alerts";
+
 /// The database's name in the state directory.
 pub const FILE: &str = "state.db";
 

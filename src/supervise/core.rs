@@ -16,7 +16,9 @@ use crate::detect::{Look, Plan, Vital};
 use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record, Recorder};
 use crate::judge::log::Happened;
-use crate::judge::{Action, Event, Hang, Host, Observation, Phase, Probe, Say, WorkerState, crowd, decide};
+use crate::judge::{
+    Action, Alert, Alerts, Event, Hang, Host, Observation, Phase, Probe, Say, WorkerState, crowd, decide,
+};
 use crate::peer::desk::Update;
 use crate::peer::wire::{DrillReport, Refusal, Sighting, Verdict};
 use crate::store::StoreHandle;
@@ -54,6 +56,8 @@ pub(super) enum Done {
     DrillNode { node: NodeName, came: Box<Result<DrillReport, Refusal>>, reply: oneshot::Sender<Verdict> },
     /// What keeps a worker's unit from getting on, in words.
     Hindrance { worker: WorkerName, hang: Hang, hindrance: String },
+    /// What people want to know of an alert is known.
+    Alert { about: String, alert: Alert },
     /// This supervisor was to be killed and is not; why.
     Alive(String),
     /// What was found out about a neighbour that is silent.
@@ -105,6 +109,10 @@ pub(super) struct Core {
     pub(super) lanes: watch::Sender<Vec<(WorkerName, Mode)>>,
     pub(super) done: mpsc::Sender<Done>,
     pub(super) drills: Drills,
+    /// Whom people were called for, or will be.
+    pub(super) alerts: Alerts,
+    /// When this supervisor began.
+    pub(super) started: Moment,
 }
 
 /// What is said of a door that PID 1 holds no longer. The running supervisor still has it; the next would be started by nobody.
@@ -217,7 +225,7 @@ impl Core {
             let (before, class) = (worker.shown.class, shown.class);
             worker.shown = shown;
             if class != before {
-                worker.since = now;
+                worker.turn(before, class, now);
                 self.record_class(name, before, now);
             }
         }
@@ -225,6 +233,7 @@ impl Core {
         if self.decide(name, &event, now) || news {
             self.publish(name, now);
         }
+        self.look_for_end(name, now);
         self.cue_seen(name, now);
     }
 
@@ -382,9 +391,9 @@ impl Core {
             return;
         }
         let (priority, text) = match &lost {
-            Some(why) if self.pid1_hangs => (Priority::Error, format!("{PID1_HANGS} ({why})")),
+            Some(why) if self.pid1_hangs => (Priority::Warning, format!("{PID1_HANGS} ({why})")),
             Some(why) => {
-                (Priority::Error, format!("the system bus is lost ({why}); falling back to systemctl"))
+                (Priority::Warning, format!("the system bus is lost ({why}); falling back to systemctl"))
             }
             None => (Priority::Notice, "the system bus is back".to_owned()),
         };
@@ -407,7 +416,7 @@ impl Core {
         let units: Vec<UnitName> = self.workers.values().map(|worker| worker.spec.unit.clone()).collect();
         let me = self.me.to_string();
         if hangs {
-            self.recorder.record(Record::local(Kind::Alert, Priority::Error, me, PID1_HANGS));
+            self.recorder.record(Record::local(Kind::Degraded, Priority::Warning, me, PID1_HANGS));
             for unit in &units {
                 self.observed(unit, &Observation::Failed("PID 1 does not answer".to_owned()), now);
             }
@@ -429,7 +438,7 @@ impl Core {
         self.door_shut = shut;
         let me = self.me.to_string();
         self.recorder.record(if shut {
-            Record::local(Kind::Alert, Priority::Error, me, door_shut())
+            Record::local(Kind::Degraded, Priority::Warning, me, door_shut())
         } else {
             Record::local(Kind::Degraded, Priority::Notice, me, "PID 1 holds the door again")
         });
@@ -465,6 +474,7 @@ impl Core {
             self.publish_node(now);
         }
         let drill = self.drill_due(now);
+        let troubles = self.look_at_troubles(now);
         let errands = self.errands(now);
         let returns = self.await_return(now);
         let counted = self.tell_counted(now);
@@ -478,6 +488,7 @@ impl Core {
             .chain(returns)
             .chain(counted)
             .chain(blackouts)
+            .chain(troubles.filter(|at| *at > now))
             .min()
     }
 
@@ -528,6 +539,7 @@ impl Core {
         for worker in self.workers.values() {
             self.systemd.look(&worker.spec.unit);
         }
+        self.forget_troubles(now);
         self.publish_node(now);
     }
 }

@@ -23,6 +23,7 @@ mod report;
 mod run;
 mod say;
 mod tape;
+mod troubles;
 mod worker;
 
 use std::path::PathBuf;

@@ -28,8 +28,8 @@ fn lost(
     }
     Some(match state {
         NodeState::Unreachable => (
-            Kind::Alert,
-            Priority::Error,
+            Kind::Peer,
+            Priority::Warning,
             format!(
                 "{node} cannot be reached: its host is down or cut off, which look the same from here. If it stays so, someone must go there ({why})"
             ),
@@ -103,20 +103,11 @@ impl Core {
                 None
             }
             PeerNews::Lost { state, why } => {
-                let first = !self.neighbours.values().any(|known| known.state() == NodeState::CutOff);
-                let news =
-                    self.neighbours.get_mut(&node).and_then(|known| lost(&node, known, state, why, now));
-                // One alert for the fault of this host, however many neighbours it hides.
-                news.map(|(kind, priority, text)| {
-                    if first && state == NodeState::CutOff {
-                        (Kind::Alert, Priority::Error, text)
-                    } else {
-                        (kind, priority, text)
-                    }
-                })
+                self.neighbours.get_mut(&node).and_then(|known| lost(&node, known, state, why, now))
             }
         };
         self.tell_of(&node, changed, now);
+        self.look_at_neighbour(&node, now);
         // Its other watchers are told how it looks from here: what is out of reach of one may be up for another.
         if self.neighbours.get(&node).is_some_and(|neighbour| neighbour.state() != before) {
             self.publish_node(now);
@@ -139,6 +130,7 @@ impl Core {
         }
         for (node, news) in told {
             self.tell_of(&node, news, now);
+            self.look_at_neighbour(&node, now);
         }
         wake
     }

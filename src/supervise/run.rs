@@ -167,11 +167,16 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
         lanes,
         done: done_tx,
         drills: Default::default(),
+        alerts: Default::default(),
+        started: now,
     };
     alarm::start(me.clone(), core.recorder.clone(), core.systemd.clone());
     take_over(&mut core, &fleet, &evidence.loaded, now);
+    if let Some(saved) = evidence.loaded.rehearsals.get(store::ALERTS) {
+        core.take_over_alerts(saved, now);
+    }
     core.adopt(fleet.clone(), now);
-    for (key, saved) in &evidence.loaded.rehearsals {
+    for (key, saved) in evidence.loaded.rehearsals.iter().filter(|(key, _)| *key != store::ALERTS) {
         core.take_over_rehearsal(key, saved, away(saved.saved_wall_ms), now);
     }
     core.watch_units();
@@ -283,6 +288,7 @@ async fn supervise(
             Woke::Done(Done::Hindrance { worker, hang, hindrance }) => {
                 core.hangs(&worker, hang, hindrance, now);
             }
+            Woke::Done(Done::Alert { about, alert }) => core.alert_told(&about, &alert, now),
             Woke::Done(Done::Alive(why)) => core.still_alive(&why),
             Woke::Vitals(vitals) => {
                 for vital in vitals {
@@ -349,7 +355,7 @@ fn reload(core: &mut Core, path: &Path, fleet_tx: &Published<Arc<Fleet>>, follow
         Err(error) => {
             let text =
                 format!("reload refused, the old configuration stays in force: {}", error.with_causes());
-            core.recorder.record(Record::local(Kind::Degraded, Priority::Error, "fleet.yaml", text.clone()));
+            core.recorder.record(Record::local(Kind::Degraded, Priority::Warning, "fleet.yaml", text.clone()));
             core.stale_config = Some(text);
             core.publish_node(now);
         }

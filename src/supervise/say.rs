@@ -1,56 +1,91 @@
 //! What people are told of a worker: how loudly, and in which words.
 
+use std::time::Duration;
+
 use super::core::{Core, Done};
 use crate::fleet::BlastRadius;
 use crate::journal::{Event as Kind, Priority, Record};
-use crate::judge::{Hang, Health, Idle, Say};
+use crate::judge::{ALERT_SETTLE, Alert, Cause, Death, Hang, Health, Idle, Say};
 use crate::peer::wire::Class;
 use crate::vocabulary::{Moment, WorkerName, human};
 
 impl Core {
     /// A worker's class changed.
-    pub(super) fn record_class(&self, name: &WorkerName, before: Class, now: Moment) {
+    pub(super) fn record_class(&mut self, name: &WorkerName, before: Class, now: Moment) {
         let Some(worker) = self.workers.get(name) else { return };
         let report = worker.report(&self.me, name, now);
         // Nobody is woken for what was done on purpose.
         let critical = worker.spec.blast_radius == BlastRadius::Critical && !worker.is_rehearsed();
-        // An exit after which its unit file wants no restart may be one that somebody has to look at.
-        let agreed = matches!(worker.health, Health::Idle(Idle::Agreed(_))) && !worker.is_rehearsed();
-        let loud = worker.spec.blast_radius != BlastRadius::Auxiliary;
-        let (kind, priority) = match report.class {
-            Class::Held if agreed && loud => (Kind::Alert, Priority::Warning),
-            Class::Dead | Class::Stuck | Class::DeliveryGap if critical => (Kind::Alert, Priority::Error),
-            Class::Dead | Class::Stuck | Class::DeliveryGap | Class::Unknown => {
-                (Kind::Observed, Priority::Warning)
+        let loud = worker.spec.blast_radius != BlastRadius::Auxiliary && !worker.is_rehearsed();
+        let priority = match report.class {
+            Class::Dead | Class::Stuck | Class::DeliveryGap | Class::Unknown => Priority::Warning,
+            Class::Healthy | Class::Starting | Class::Held => Priority::Info,
+        };
+        let wait = match &worker.health {
+            // What systemd restarts itself has mostly passed by the time that anybody could look.
+            Health::Dead(Death::Crashed { systemd_may_restart: true } | Death::NeverStarted) => {
+                Some(ALERT_SETTLE)
             }
-            Class::Healthy | Class::Starting | Class::Held => (Kind::Observed, Priority::Info),
+            Health::Dead(Death::TakenDown(Cause::Mended | Cause::Failed)) => Some(ALERT_SETTLE),
+            Health::Dead(Death::Crashed { systemd_may_restart: false }) => Some(Duration::ZERO),
+            Health::Stuck(_) | Health::DeliveryGap(_) => Some(Duration::ZERO),
+            // The judge has words of its own for these.
+            Health::Dead(
+                Death::Stopped
+                | Death::TakenDown(Cause::Stopped)
+                | Death::NotStartable(_)
+                | Death::Hung(_),
+            ) => None,
+            Health::Healthy
+            | Health::Blind(_)
+            | Health::InTransition(_)
+            | Health::Idle(_)
+            | Health::Unknown(_) => None,
+        };
+        let unit = &worker.spec.unit;
+        let alert = match (&worker.health, wait) {
+            // An exit after which its unit file wants no restart may be one that somebody has to look at.
+            (Health::Idle(Idle::Agreed(_)), _) if loud => {
+                let text = format!("{unit} is down: {}", report.why);
+                Some((Alert { cause: "agreed exit".to_owned(), text, urgent: false }, Duration::ZERO))
+            }
+            (_, Some(wait)) if critical => {
+                let text = format!("{unit} fell, and is {}: {}", report.class.name(), report.why);
+                Some((Alert { cause: "fall".to_owned(), text, urgent: true }, wait))
+            }
+            (_, _) => None,
         };
         let (was, is) = (before.name(), report.word());
         self.recorder.record(Record::local(
-            kind,
+            Kind::Observed,
             priority,
             self.target(name),
             format!("{was} -> {is}: {}", report.why),
         ));
+        if let Some((alert, wait)) = alert {
+            self.raise(&self.target(name), alert, wait, now);
+        }
     }
 
     /// A worker falls again and again, and systemd restarts it each time: it is never down for long enough to be anybody else's.
-    pub(super) fn say_loops(&self, name: &WorkerName, now: Moment) {
+    pub(super) fn say_loops(&mut self, name: &WorkerName, now: Moment) {
         let Some(worker) = self.workers.get(name) else { return };
         // Nobody is woken for what was done on purpose.
         if worker.is_rehearsed() || worker.state.held(now).is_some() {
             return;
         }
         let loud = worker.spec.blast_radius != BlastRadius::Auxiliary;
-        let (kind, priority) =
-            if loud { (Kind::Alert, Priority::Error) } else { (Kind::Observed, Priority::Warning) };
         let (unit, target) = (&worker.spec.unit, self.target(name));
         let often = worker.loops.told(&worker.spec.policy, now).unwrap_or_default();
         let text = format!(
             "{unit} falls again and again, lastly after {}; it is left to systemd, which has restarted it {often}: journalctl -u {unit}; keyholder explain {target}",
             worker.loops.last()
         );
-        self.recorder.record(Record::local(kind, priority, target, text));
+        if loud {
+            let alert = Alert { cause: "loop".to_owned(), text, urgent: true };
+            return self.raise(&target, alert, Duration::ZERO, now);
+        }
+        self.recorder.record(Record::local(Kind::Observed, Priority::Warning, target, text));
     }
 
     /// Finds out what keeps a worker's unit from getting on, in a task of its own; [`Done::Hindrance`] follows.
@@ -165,8 +200,8 @@ impl Core {
                 format!("the {remedy} of {unit} was carried out; whether it helped cannot be seen"),
             ),
             Say::Braked => (
-                if braked_before { Kind::Observed } else { Kind::Alert },
-                if braked_before { Priority::Info } else { Priority::Error },
+                Kind::Observed,
+                if braked_before { Priority::Info } else { Priority::Warning },
                 format!(
                     "most workers of this node make no progress at once, so the cause is a common one and nothing is restarted: {unit}: {}",
                     worker.why()
@@ -225,6 +260,43 @@ impl Core {
         } else {
             (kind, priority, text)
         };
-        self.recorder.record(Record::local(kind, priority, target, text));
+        if kind != Kind::Alert {
+            self.recorder.record(Record::local(kind, priority, target, text));
+            return;
+        }
+        let (cause, wait) = cause(say);
+        if !wait.is_zero() {
+            // It may pass by itself, and is in the trail all the same.
+            self.recorder.record(Record::local(Kind::Observed, Priority::Warning, target.clone(), text.clone()));
+        }
+        let alert = Alert { cause: cause.to_owned(), text, urgent: priority == Priority::Error };
+        self.raise(&target, alert, wait, now);
+    }
+}
+
+/// What people are called for when this is said, as one word, and after which time in which it may pass by itself.
+fn cause(say: Say) -> (&'static str, Duration) {
+    match say {
+        // A package upgrade stops units, and takes their files away for a moment.
+        Say::UndeclaredStop(_) => ("stop", ALERT_SETTLE),
+        Say::TakenDown(_) => ("taken down", ALERT_SETTLE),
+        Say::Stranded(_) => ("not startable", ALERT_SETTLE),
+        Say::LeftToPeers => ("left to its watchers", Duration::ZERO),
+        Say::Quarantined(_) => ("quarantine", Duration::ZERO),
+        Say::Hangs(_) => ("hangs", Duration::ZERO),
+        Say::RepairingAtOnce
+        | Say::LeftToPeople
+        | Say::TryAgain(_)
+        | Say::StillQuarantined(_)
+        | Say::Recovered
+        | Say::SignBack(_)
+        | Say::Follows
+        | Say::Resumed(_)
+        | Say::Ailing(_)
+        | Say::NoHelp(..)
+        | Say::Unverified(_)
+        | Say::Braked
+        | Say::CameBack
+        | Say::HoldEnded => ("fall", Duration::ZERO),
     }
 }

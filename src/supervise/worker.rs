@@ -39,6 +39,8 @@ pub(super) struct Worker {
     pub(super) shown: Shown,
     /// Since when it has been in its present class.
     pub(super) since: Moment,
+    /// The class it was in before it was started or stopped, and since when.
+    fell: Option<(Class, Moment)>,
     pub(super) last_act: Option<(Moment, String)>,
     /// What it says of itself, if it is a lane, and whether it has fallen silent since.
     pub(super) lane: Option<(LaneStatus, bool)>,
@@ -101,6 +103,7 @@ impl Worker {
             health: Health::Unknown(blind.clone()),
             shown: Shown { class: Class::Unknown, invocation: None, why: blind, loops: false },
             since: now,
+            fell: None,
             last_act: None,
             lane: None,
             because: String::new(),
@@ -261,6 +264,7 @@ impl Worker {
             Phase::Waiting { why: Wait::Crowd, .. } => {
                 "many fell at once; they come back one by one".to_owned()
             }
+            Phase::Waiting { why: Wait::NotYet, .. } => "not started yet; it gets a moment".to_owned(),
             Phase::Waiting { why: Wait::Window, .. } => {
                 "nothing depends on it; its repair window runs".to_owned()
             }
@@ -333,6 +337,25 @@ impl Worker {
     /// Whether there is nothing to explain of it.
     pub(super) fn is_well(&self, now: Moment) -> bool {
         self.health == Health::Healthy && self.state.phase == Phase::Watching && self.alert(now).is_none()
+    }
+
+    /// It is in another class. Whoever stops what is down already, or starts it in vain, has not changed since when it is so.
+    pub(super) fn turn(&mut self, before: Class, class: Class, now: Moment) {
+        let since = std::mem::replace(&mut self.since, now);
+        match (class, self.fell) {
+            (Class::Starting, None) => self.fell = Some((before, since)),
+            (Class::Starting, Some(_)) => {}
+            (_, Some((fallen, at))) if fallen == class => {
+                self.since = at;
+                self.fell = None;
+            }
+            (_, _) => self.fell = None,
+        }
+    }
+
+    /// Whether it falls again and again.
+    pub(super) fn loops_now(&self, now: Moment) -> bool {
+        self.loops.too_many(self.policy(), now)
     }
 
     /// Why somebody should look at it although its class says that it is well.

@@ -165,6 +165,7 @@ pub(super) fn plan(phase: &Phase, now: Moment) -> String {
                 Wait::Backoff => "the last try failed (backoff)",
                 Wait::Hold => "it is on hold",
                 Wait::Crowd => "many fell at once; they come back one by one",
+                Wait::NotYet => "it has not been started yet, and may be about to",
                 Wait::Window => "nothing depends on it (repair_window)",
                 Wait::LookAround => "a look at the others first",
                 Wait::Cause => "it comes back with the unit that took it down",
