@@ -81,8 +81,10 @@ fn however_a_worker_dies_it_is_back_at_once_and_only_once_and_the_peer_knows() {
     let said = lab.sh("mars", "journalctl -o cat --no-pager _PID=1 UNIT=limit.service");
     assert!(said.contains("Start request repeated too quickly"), "{said}");
     assert_eq!(lab.starts("prestart.service"), prestarts + 1, "after the start that failed it came up once");
-    let alerts = lab.records("mars", "alert", "mars/critical", "");
-    assert!(alerts.iter().any(|line| line.text.contains("dead")), "{alerts:?}");
+    wait("somebody is called", SOON, || {
+        let alerts = lab.records("mars", "alert", "mars/critical", "");
+        alerts.iter().any(|line| line.text.contains("dead")).then_some(())
+    });
 
     binary_is_missing_for_a_while(&lab, &stream);
 }

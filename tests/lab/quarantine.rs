@@ -57,7 +57,7 @@ fn alerts(lab: &Lab, worker: &str) -> usize {
 fn a_flapping_worker_is_retried_slowly_until_it_stays_up(lab: &Lab, stream: &Stream) {
     quarantined(lab, "flapper");
     let acting = || lab.records("mars", "acting", "mars/flapper", "");
-    let alert = lab.records("mars", "alert", "mars/flapper", "").pop().expect("an alert");
+    let alert = wait("an alert", SOON, || lab.records("mars", "alert", "mars/flapper", "").pop());
     assert_eq!(acting().iter().filter(|line| line.at < alert.at).count(), 3, "the budget, and no more");
     assert!(alert.text.contains("keyholder release mars/flapper"), "{alert:?}");
 

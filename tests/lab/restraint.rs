@@ -124,7 +124,10 @@ fn what_is_stopped_held_busy_or_not_startable_is_left_alone_for_as_long_as_it_sh
     nothing_busy_was_touched(&lab, &stream);
     for (worker, _) in obstacles {
         assert_eq!(lab.relaunches("mars", worker), 0, "nothing was tried on {worker}");
-        let alerts = lab.records("mars", "alert", &format!("mars/{worker}"), "");
+        let alerts = wait("somebody is called", SOON, || {
+            let alerts = lab.records("mars", "alert", &format!("mars/{worker}"), "");
+            (!alerts.is_empty()).then_some(alerts)
+        });
         assert_eq!(alerts.len(), 1, "one alert for {worker}: {alerts:?}");
     }
     the_obstacle_goes(&lab, "masked", "systemctl unmask masked");
@@ -219,7 +222,11 @@ fn announced(lab: &Lab) {
     });
     assert!(seen["due_in_ms"].as_u64().is_some_and(|ms| u128::from(ms) <= STOPPED.as_millis()), "{seen}");
     assert!(seen["doing"].as_str().is_some_and(|doing| doing.contains("nobody declared")), "{seen}");
-    let alerts = lab.records("mars", "alert", "mars/stopped", "");
+    // Not at once: a package upgrade stops units for a moment.
+    let alerts = wait("somebody is called", SOON, || {
+        let alerts = lab.records("mars", "alert", "mars/stopped", "");
+        (!alerts.is_empty()).then_some(alerts)
+    });
     let [alert] = &alerts[..] else { panic!("one alert: {alerts:?}") };
     assert!(alert.text.contains("brought back in 10 s"), "{alert:?}");
     assert!(alert.text.contains("keyholder hold mars/stopped"), "{alert:?}");

@@ -109,7 +109,7 @@ fn what_keeps_falling_is_tried_slowly_and_told_once(lab: &Lab) {
     wait("it is in quarantine, as venus sees it", 2 * SOON, || {
         (lab.worker("venus", "mars", "flapper")["quarantined"] == true).then_some(())
     });
-    let alert = alerts().pop().expect("it is loud");
+    let alert = wait("it is loud", SOON, || alerts().pop());
     assert!(alert.text.contains("quarantine"), "{alert:?}");
     assert_eq!(acts().iter().filter(|act| act.at < alert.at).count(), 3, "its budget, and no more");
     wait("it is tried twice in quarantine", 2 * SOON, || (acts().len() >= 5).then_some(()));
@@ -142,6 +142,7 @@ fn what_hangs_together_is_left_alone(lab: &Lab, before: &[String]) {
         let told = node["degraded"].to_string().contains("4 workers make no progress");
         (workers.iter().filter(braked).count() == HANGING && told).then_some(())
     });
+    wait("somebody is called", SOON, || (alerts().len() == 1).then_some(()));
     // Longer than the brake is looked at anew.
     let quiet = || lab.all_acts().iter().all(|act| act.starts_with("mars: ")) && alerts().len() == 1;
     all_along("one alert, and nothing is done", 12 * SECOND, quiet);
