@@ -132,18 +132,20 @@ impl Alerts {
         self.episodes.contains_key(about)
     }
 
-    /// As a new supervisor takes them over: what was about to be told may have been told or not, and is found again. Moments of
-    /// an earlier boot mean nothing.
+    /// As a new supervisor takes them over: what was about to be told may have been told or not. What waits stays so only for a
+    /// worker, of which it is said once; all else is found again. Moments of an earlier boot mean nothing.
     #[must_use]
     pub fn taken_over(mut self, same_boot: bool, now: Moment) -> Self {
-        self.episodes.retain(|_, trouble| {
+        self.episodes.retain(|about, trouble| {
             trouble.told.append(&mut trouble.telling);
-            trouble.waiting.clear();
+            if !same_boot || !about.contains('/') {
+                trouble.waiting.clear();
+            }
             trouble.over = None;
             if !same_boot {
                 trouble.since = now;
             }
-            !trouble.told.is_empty()
+            !trouble.told.is_empty() || !trouble.waiting.is_empty()
         });
         self
     }
@@ -215,8 +217,8 @@ mod tests {
         let back = serde_json::from_str::<Alerts>(&json).unwrap();
         assert_eq!(back, alerts);
         let mut back = back.taken_over(true, START);
-        assert_eq!(back.open().collect::<Vec<_>>(), ["mars/a"]);
-        assert_eq!(back.due(START + ALERT_SETTLE), []);
+        assert_eq!(back.open().collect::<Vec<_>>(), ["mars/a", "mars/b"]);
+        assert_eq!(back.due(START + ALERT_SETTLE), [("mars/b".to_owned(), alert("stop"))]);
         assert_eq!(back.end("mars/a", "well", START + ALERT_SETTLE), Some(ALERT_SETTLE));
     }
 

@@ -355,7 +355,12 @@ fn reload(core: &mut Core, path: &Path, fleet_tx: &Published<Arc<Fleet>>, follow
         Err(error) => {
             let text =
                 format!("reload refused, the old configuration stays in force: {}", error.with_causes());
-            core.recorder.record(Record::local(Kind::Degraded, Priority::Warning, "fleet.yaml", text.clone()));
+            core.recorder.record(Record::local(
+                Kind::Degraded,
+                Priority::Warning,
+                "fleet.yaml",
+                text.clone(),
+            ));
             core.stale_config = Some(text);
             core.publish_node(now);
         }

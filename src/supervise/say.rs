@@ -31,10 +31,7 @@ impl Core {
             Health::Stuck(_) | Health::DeliveryGap(_) => Some(Duration::ZERO),
             // The judge has words of its own for these.
             Health::Dead(
-                Death::Stopped
-                | Death::TakenDown(Cause::Stopped)
-                | Death::NotStartable(_)
-                | Death::Hung(_),
+                Death::Stopped | Death::TakenDown(Cause::Stopped) | Death::NotStartable(_) | Death::Hung(_),
             ) => None,
             Health::Healthy
             | Health::Blind(_)
@@ -267,7 +264,12 @@ impl Core {
         let (cause, wait) = cause(say);
         if !wait.is_zero() {
             // It may pass by itself, and is in the trail all the same.
-            self.recorder.record(Record::local(Kind::Observed, Priority::Warning, target.clone(), text.clone()));
+            self.recorder.record(Record::local(
+                Kind::Observed,
+                Priority::Warning,
+                target.clone(),
+                text.clone(),
+            ));
         }
         let alert = Alert { cause: cause.to_owned(), text, urgent: priority == Priority::Error };
         self.raise(&target, alert, wait, now);

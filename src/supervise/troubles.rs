@@ -53,6 +53,8 @@ impl Core {
     /// Has people told of trouble with a worker. Nobody is called for what was done on purpose, or for what nothing depends on.
     pub(super) fn raise(&mut self, about: &str, alert: Alert, wait: Duration, now: Moment) {
         self.alerts.raise(about, alert, wait, now);
+        // What waits outlasts this supervisor, too.
+        self.save_alerts();
         self.tell_due(now);
     }
 
@@ -69,6 +71,9 @@ impl Core {
 
     /// The trouble with something is over.
     fn end(&mut self, about: &str, how: &str, now: Moment) {
+        if !self.alerts.is_open(about) {
+            return;
+        }
         if let Some(lasted) = self.alerts.end(about, how, now) {
             self.tell_end(about, how, lasted);
         }
@@ -151,7 +156,9 @@ impl Core {
             }
             NodeState::Up | NodeState::Starting => self.end(node.as_str(), "it answers again", now),
             // That is this host's own trouble, which people are told of as such.
-            NodeState::CutOff => self.end(node.as_str(), "how it is cannot be seen: this host is cut off", now),
+            NodeState::CutOff => {
+                self.end(node.as_str(), "how it is cannot be seen: this host is cut off", now)
+            }
             NodeState::Leaving => self.end(node.as_str(), "it said that it leaves", now),
             NodeState::Unknown => {}
         }
@@ -161,7 +168,10 @@ impl Core {
     pub(super) fn look_at_troubles(&mut self, now: Moment) -> Option<Moment> {
         let pid1 = self.pid1_hangs.then(|| super::core::PID1_HANGS.to_owned());
         let network = self.cut_off();
-        let bus = self.bus_lost.as_ref().map(|why| format!("the system bus is lost ({why}); falling back to systemctl"));
+        let bus = self
+            .bus_lost
+            .as_ref()
+            .map(|why| format!("the system bus is lost ({why}); falling back to systemctl"));
         let door = self.door_shut.then(super::core::door_shut);
         let disk = self.store.degraded().into_iter().next();
         let fleet = self.stale_config.clone();

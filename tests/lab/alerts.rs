@@ -162,8 +162,9 @@ fn less_than_critical_is_told_and_nobody_is_called(lab: &Lab, events: &Events) {
 fn a_critical_death_is_told_to_a_person(lab: &Lab, events: &Events) {
     lab.sh("mars", "systemctl kill -s SEGV critical");
     let line = wait("the hook is told", SOON, || told(lab).into_iter().find(|line| line["event"] == "alert"));
-    let event =
-        wait("the stream has it", SOON, || events.all().into_iter().find(|event| event["seq"] == line["seq"]));
+    let event = wait("the stream has it", SOON, || {
+        events.all().into_iter().find(|event| event["seq"] == line["seq"])
+    });
     assert_eq!(line["node"], "mars");
     for field in ["seq", "at", "event", "priority", "message_id", "by", "subject", "text"] {
         assert_eq!(line[field], event[field], "{field}: {line} and {event}");
@@ -189,7 +190,9 @@ fn a_critical_death_is_told_to_a_person(lab: &Lab, events: &Events) {
     lab.verified("critical");
     // Whoever was called is told that it is over.
     let end = wait("the hook is told of the end", SOON, || {
-        told(lab).into_iter().find(|line| line["event"] == "alert-ended" && line["subject"] == "mars/critical")
+        told(lab)
+            .into_iter()
+            .find(|line| line["event"] == "alert-ended" && line["subject"] == "mars/critical")
     });
     assert!(end["text"].as_str().expect("a text").contains("well again after"), "{end}");
     let left = || lab.sh("mars", "systemctl list-units --all --no-legend 'keyholder-alert@*'");
