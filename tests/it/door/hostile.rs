@@ -38,6 +38,10 @@ impl Mars {
 
     /// The next connection whose hello was answered.
     async fn greet(&self) -> TlsStream<TcpStream> {
+        tokio::time::timeout(PATIENCE, self.greet_next()).await.expect("nobody connects")
+    }
+
+    async fn greet_next(&self) -> TlsStream<TcpStream> {
         let acceptor = impostor(&self.key, &self.key);
         loop {
             let (stream, _) = self.listener.accept().await.unwrap();

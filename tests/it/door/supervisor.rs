@@ -12,11 +12,6 @@ use keyholder::peer::wire::{AuditLine, NodeReport, Outcome, Verb, Verdict};
 
 use super::house::{Key, PATIENCE, name};
 
-/// The keyholder that is under test: `KEYHOLDER_BIN`, else the one that cargo built.
-fn binary() -> String {
-    std::env::var("KEYHOLDER_BIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_keyholder").to_owned())
-}
-
 /// `ai-core` at 127.0.0.2, which watches `mars`.
 pub(super) struct Supervisor {
     child: Child,
@@ -39,7 +34,7 @@ impl Supervisor {
         fs::write(home.join("fleet.yaml"), fleet(address, &key)).unwrap();
         let script = "exec 3<&0 4>&1 </dev/null >/dev/null; LISTEN_PID=$$ LISTEN_FDS=2 exec \"$@\"";
         let child = Command::new("sh")
-            .args(["-c", script, "sh", &binary(), "supervise", "--node", "ai-core"])
+            .args(["-c", script, "sh", env!("CARGO_BIN_EXE_keyholder"), "supervise", "--node", "ai-core"])
             .arg("--fleet")
             .arg(home.join("fleet.yaml"))
             .arg("--key-dir")
