@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 use super::admit::{MAX_AGE, MAX_AHEAD};
-use super::shared::Shared;
+use super::shared::{Shared, Taking};
 use crate::vocabulary::human;
 
 /// How long a lane waits for the clock to be set; once in its run, since a time server may be out of reach for good.
@@ -55,7 +55,7 @@ impl Shared {
              {} for systemd-timesyncd (timedatectl timesync-status)",
             human(AT_MOST)
         );
-        self.enter("clock", true, text);
+        self.enter("clock", Taking::Nothing, text);
         let since = Instant::now();
         while clock(Path::new(TIMESYNC)) == Clock::Awaited {
             if self.leaving.get() {
@@ -67,13 +67,13 @@ impl Shared {
                     human(AT_MOST)
                 );
                 self.waited_for_clock.set(true);
-                self.enter("clock-unset", true, text);
+                self.enter("clock-unset", Taking::TasksStill, text);
                 return true;
             }
             self.passed();
             sleep(LOOK).await;
         }
-        self.enter("serving", false, format!("the clock is set; serving {} again", self.queue));
+        self.enter("serving", Taking::Tasks, format!("the clock is set; serving {} again", self.queue));
         true
     }
 }

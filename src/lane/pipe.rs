@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use super::recover::recover;
 use super::serve::serve;
-use super::shared::{DEAF, Shared, Trouble, hash_of};
-use crate::queue::{Claimer, Piece, QueueError};
+use super::shared::{DEAF, Shared, Taking, Trouble, hash_of};
+use crate::queue::{Claimer, Owned, Piece, QueueError};
 use crate::vocabulary::human;
 
 /// How long a full server is left alone when it had nothing to claim.
@@ -23,7 +23,7 @@ pub(super) async fn pipe(shared: Rc<Shared>) {
         shared.waiting.set(None);
         shared.passed();
         if let Err(trouble) = ended {
-            shared.enter(state_of(&trouble), true, format!("taking no tasks: {trouble}"));
+            shared.enter(state_of(&trouble), Taking::Nothing, format!("taking no tasks: {trouble}"));
             let wait = shared.backoff.borrow_mut().wait();
             shared.wait(wait).await;
         }
@@ -36,20 +36,27 @@ async fn session(shared: &Rc<Shared>) -> Result<(), Trouble> {
     shared.trouble.borrow_mut().take();
     let (desk, mut claimer) = shared.server.connect(shared.how).await?;
     shared.passed();
-    if let Some(place) = desk.own(&shared.owner).await? {
+    let owned = desk.own(&shared.owner).await?;
+    if let Owned::ByAnother(place) = owned {
+        shared.lost_queue.set(true);
         return Err(Trouble::Owned { queue: shared.queue.clone(), place });
     }
+    let again = shared.has_queue(&owned);
     // Before anything is put in order: what a ghost takes meanwhile would be overlooked.
     let ghosts = desk.kill_ghosts().await?;
     recover(shared, &desk).await?;
     *shared.desk.borrow_mut() = Some(desk);
-    let and = if ghosts > 0 {
+    let mut and = if ghosts > 0 {
         format!(", after ending {ghosts} dead connections of its own")
     } else {
         String::new()
     };
+    if let Some(again) = again {
+        and.push_str("; ");
+        and.push_str(again);
+    }
     let at = shared.server.shown();
-    shared.enter("serving", false, format!("serving {} at {at}{and}", shared.queue));
+    shared.enter("serving", Taking::Tasks, format!("serving {} at {at}{and}", shared.queue));
     if !shared.ready.replace(true) {
         shared.notifier.borrow_mut().ready();
     }
@@ -118,7 +125,7 @@ async fn play_deaf(shared: &Rc<Shared>) {
         shared.queue,
         human(DEAF)
     );
-    shared.enter("deaf", true, text);
+    shared.enter("deaf", Taking::Nothing, text);
     // Nobody claims, so nobody knows whether something waits: it is asked.
     shared.waiting.set(None);
     shared.wait_or_poke(DEAF_PASS).await;
@@ -127,7 +134,7 @@ async fn play_deaf(shared: &Rc<Shared>) {
 async fn claim(shared: &Rc<Shared>, claimer: &mut Claimer) -> Result<Option<Vec<u8>>, Trouble> {
     match claimer.claim().await {
         Err(full @ QueueError::Full { .. }) => {
-            shared.enter("full", true, format!("working off {}, but {full}", shared.queue));
+            shared.enter("full", Taking::TasksStill, format!("working off {}, but {full}", shared.queue));
             let claimed = claimer.claim_when_full().await?;
             if claimed.is_none() {
                 shared.wait(FULL).await;
@@ -136,7 +143,7 @@ async fn claim(shared: &Rc<Shared>, claimer: &mut Claimer) -> Result<Option<Vec<
         }
         Ok(claimed) => {
             if !shared.leaving.get() {
-                shared.enter("serving", false, format!("serving {} again", shared.queue));
+                shared.enter("serving", Taking::Tasks, format!("serving {} again", shared.queue));
             }
             Ok(claimed)
         }

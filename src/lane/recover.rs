@@ -22,6 +22,8 @@ pub(super) const ATTEMPTS: u32 = 3;
 const MAX_PAGES: usize = 100;
 /// After how many elements a sweep ends.
 const FULL_SWEEP: usize = 100;
+/// How many tasks are named of those whose results were published late.
+const NAMED: usize = 3;
 
 /// What is written into Redis when a task is begun: for people, and for a lane on another host that takes over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,6 +130,7 @@ pub(super) async fn recover(shared: &Rc<Shared>, desk: &Desk) -> Result<(), Trou
     if !shared.recovered.get() {
         take_over(shared, desk).await?;
     }
+    let mut late = (0, Vec::new());
     loop {
         let open = shared.ledger.unpublished()?;
         if open.is_empty() {
@@ -145,8 +148,15 @@ pub(super) async fn recover(shared: &Rc<Shared>, desk: &Desk) -> Result<(), Trou
             desk.finish(Piece { raw, hash: &hash }, &id, Some(&result), None).await?;
             // Closed at once, or this would never end while the journal does not follow.
             shared.ledger.published(&hash)?;
+            late.0 += 1;
+            if late.1.len() < NAMED {
+                late.1.push(id);
+            }
             shared.passed();
         }
+    }
+    if late.0 > 0 {
+        shared.says.transition(false, published_late(late.0, &late.1));
     }
     shared.recovered.set(true);
     for _ in 0..MAX_PAGES {
@@ -165,6 +175,12 @@ pub(super) async fn recover(shared: &Rc<Shared>, desk: &Desk) -> Result<(), Trou
         (held, more) = self::held(shared, desk).await?;
     }
     Ok(())
+}
+
+/// What is said of so many results that were published only now, at the next chance after their tasks had ended.
+fn published_late(count: usize, first: &[String]) -> String {
+    let more = if count > first.len() { ", …" } else { "" };
+    format!("published late: the results of {count} tasks that had ended before ({}{more})", first.join(", "))
 }
 
 /// What is in flight, newest first, by the hash of its bytes, as much as is read in one go, and whether there is more. What is

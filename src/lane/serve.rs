@@ -21,7 +21,7 @@ use super::recover::{ATTEMPTS, HERE, Mark, forgotten, interrupted};
 use super::refusal::RefusalCode;
 use super::result::{Ran, Status, TaskResult};
 use super::run::{Beyond, GRACE, Order, run};
-use super::shared::{Shared, Trouble};
+use super::shared::{Shared, Taking, Trouble};
 use super::task::{Task, canary};
 use crate::catalog::Mode;
 use crate::queue::{CANARY, Desk, How, Piece};
@@ -206,7 +206,7 @@ async fn execute(
             task.id,
             human(*timeout)
         );
-        shared.enter("late", true, text);
+        shared.enter("late", Taking::TasksStill, text);
     };
     let order = Order { argv, timeout: *timeout, grace: GRACE, stdin, late: &late };
     let begin = || shared.ledger.begin(piece.hash, &begun, shared.now_ms());
@@ -393,11 +393,14 @@ async fn answer(
 /// lane that is told to leave leaves, and whoever comes next finds the command's lock. True if it has ended.
 async fn outlive(shared: &Rc<Shared>, mut beyond: Beyond, task: &Task) -> bool {
     let what = format!("{} ({}) is over its time, was killed and still runs", task.action, task.id);
-    let text = match shared.lane() {
-        Mode::Read => format!("{what}; its place among {} is kept until it ends", shared.all_slots),
-        Mode::Write => format!("taking no tasks: {what}; two must not run at a time"),
+    let (taking, text) = match shared.lane() {
+        Mode::Read => (
+            Taking::TasksStill,
+            format!("{what}; its place among {} is kept until it ends", shared.all_slots),
+        ),
+        Mode::Write => (Taking::Nothing, format!("taking no tasks: {what}; two must not run at a time")),
     };
-    shared.enter("beyond", true, text);
+    shared.enter("beyond", taking, text);
     while !shared.leaving.get() {
         shared.passed();
         if beyond.ends(LOOK).await {

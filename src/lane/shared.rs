@@ -19,7 +19,7 @@ use super::sign::hex;
 use super::unstored::Unstored;
 use crate::catalog::Mode;
 use crate::notify::Notifier;
-use crate::queue::{Backoff, Desk, How, Owner, Piece, QueueError, Server};
+use crate::queue::{Backoff, Desk, How, Owned, Owner, Piece, QueueError, Server};
 use crate::vocabulary::{InFlight, LastTask, Moment, NodeName};
 
 /// How many bytes of a task that is too long are kept with the dead.
@@ -33,6 +33,8 @@ pub(super) const DEAF: Duration = Duration::from_secs(120);
 /// How many results wait for their record at most: more than the journal's own queue has room for, and what does not get into
 /// that is lost and said to be.
 const UNSAID: usize = 2048;
+/// After which time without taking tasks a lane is no longer called healthy: by then a server that was restarted is back.
+const NO_TASKS: Duration = Duration::from_secs(5);
 
 /// The SHA-256 of a task's bytes in hex: what it goes by everywhere but for people.
 pub(super) fn hash_of(raw: &[u8]) -> String {
@@ -67,6 +69,17 @@ pub(super) enum Trouble {
         /// Why.
         source: std::io::Error,
     },
+}
+
+/// What becomes of tasks while the lane is in a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Taking {
+    /// They are taken.
+    Tasks,
+    /// They are taken, and something is wrong all the same.
+    TasksStill,
+    /// None is taken.
+    Nothing,
 }
 
 /// A task in hand.
@@ -144,6 +157,11 @@ pub(super) struct Shared {
     pub(super) waiting: Cell<Option<u64>>,
     pub(super) asked: Cell<Option<Instant>>,
     state: RefCell<String>,
+    /// Since when it takes no tasks, and why.
+    no_tasks: RefCell<Option<(Moment, String)>>,
+    /// Whether it has had the queue before, and whether another lane has had it since.
+    had_queue: Cell<bool>,
+    pub(super) lost_queue: Cell<bool>,
     pub(super) done: Cell<u64>,
     pub(super) last: RefCell<Option<LastTask>>,
     unit: Option<String>,
@@ -204,6 +222,9 @@ impl Shared {
             waiting: Cell::default(),
             asked: Cell::default(),
             state: RefCell::default(),
+            no_tasks: RefCell::default(),
+            had_queue: Cell::new(false),
+            lost_queue: Cell::new(false),
             done: Cell::new(0),
             last: RefCell::default(),
             unit: unit_of_ours(),
@@ -328,14 +349,41 @@ impl Shared {
     }
 
     /// A new state of the lane, said and shown once. `state` tells states apart, `text` is for people.
-    pub(super) fn enter(&self, state: &str, warning: bool, text: String) {
+    pub(super) fn enter(&self, state: &str, taking: Taking, text: String) {
         if *self.state.borrow() == state {
             return;
         }
         state.clone_into(&mut self.state.borrow_mut());
+        let warning = taking != Taking::Tasks;
+        {
+            let mut no_tasks = self.no_tasks.borrow_mut();
+            let since = no_tasks.take().map_or_else(Moment::now, |(since, _)| since);
+            *no_tasks = (taking == Taking::Nothing).then(|| (since, text.clone()));
+        }
         self.showing.set(false);
         self.notifier.borrow_mut().status(text.clone());
         self.says.transition(warning, text);
+    }
+
+    /// Why it has taken no tasks for [`NO_TASKS`] and more.
+    pub(super) fn no_tasks(&self) -> Option<String> {
+        let no_tasks = self.no_tasks.borrow();
+        no_tasks
+            .as_ref()
+            .filter(|(since, _)| Moment::now().since(*since) >= NO_TASKS)
+            .map(|(_, why)| why.clone())
+    }
+
+    /// The queue is this lane's. Says what is to be said of it if that was otherwise before.
+    pub(super) fn has_queue(&self, owned: &Owned) -> Option<&'static str> {
+        let (had, lost) = (self.had_queue.replace(true), self.lost_queue.replace(false));
+        match (owned, had, lost) {
+            (_, _, true) => Some("the queue is this lane's again"),
+            (Owned::Taken, true, false) => {
+                Some("its owner key was gone from the server, and is this lane's again")
+            }
+            (Owned::Taken | Owned::Kept | Owned::ByAnother(_), _, false) => None,
+        }
     }
 
     /// Shows the status while all is well, soon: of tasks that take a millisecond only the last is worth PID 1's time. What is

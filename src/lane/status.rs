@@ -12,7 +12,9 @@ use nix::fcntl::OFlag;
 use tokio::time::{sleep, timeout};
 
 use super::shared::Shared;
-use crate::vocabulary::{LANE_STATUS_EVERY, LANE_STATUS_TASKS, LaneStatus, Moment};
+use crate::vocabulary::{
+    LANE_STATUS_EVERY, LANE_STATUS_TASKS, LANE_TEXT_MAX, LaneStatus, Moment, clipped, printable,
+};
 
 /// How long what happens is gathered before it is written: a trivial task is over before then, and nothing of this is in
 /// its way.
@@ -68,6 +70,7 @@ impl Shared {
             pid: std::process::id(),
             invocation: self.invocation.as_deref().and_then(|id| id.parse().ok()),
             connected,
+            no_tasks: self.no_tasks().map(|why| clipped(&printable(&why), LANE_TEXT_MAX).into_owned()),
             queue: self.queue.clone(),
             waiting: self.waiting.get().filter(|_| connected),
             running,

@@ -14,9 +14,9 @@ use super::ledger::{Ledger, LedgerError, Origin};
 use super::own::is_waited_for;
 use super::pipe::pipe;
 use super::says::Says;
-use super::shared::{Parts, Shared, Trouble, hash_of};
+use super::shared::{Parts, Shared, Taking, Trouble, hash_of};
 use super::status::keep;
-use crate::queue::{How, OWNED_FOR, Owner, QueueError, QueueName, Server};
+use crate::queue::{How, OWNED_FOR, Owned, Owner, QueueError, QueueName, Server};
 
 /// How long the pipe may make no step before the watchdog is no longer pinged: connecting, claiming and waiting each end
 /// sooner by their own deadlines.
@@ -149,10 +149,15 @@ async fn run(shared: Rc<Shared>, reload: Rc<dyn Fn() -> Result<Rules, String>>) 
                     let shared = shared.clone();
                     spawn_local(async move {
                         match desk.renew(&shared.owner).await {
-                            Ok(None) => {}
-                            Ok(Some(place)) => {
+                            Ok(Owned::ByAnother(place)) => {
                                 let queue = shared.queue.clone();
+                                shared.lost_queue.set(true);
                                 shared.fail(Trouble::Owned { queue, place });
+                            }
+                            Ok(owned) => {
+                                if let Some(again) = shared.has_queue(&owned) {
+                                    shared.says.transition(true, format!("{}: {again}", shared.queue));
+                                }
                             }
                             Err(error) => shared.fail(error.into()),
                         }
@@ -192,7 +197,7 @@ async fn begin(shared: Rc<Shared>) {
             Ok(true) => {
                 shared.enter(
                     "orphan",
-                    true,
+                    Taking::Nothing,
                     "taking no tasks: a command that the last lane began is still running; it is waited for, because two \
                      must not run at a time"
                         .to_owned(),
@@ -205,7 +210,9 @@ async fn begin(shared: Rc<Shared>) {
                     }
                 }
             }
-            Err(error) => shared.enter("file", true, format!("taking no tasks: run.lock: {error}")),
+            Err(error) => {
+                shared.enter("file", Taking::Nothing, format!("taking no tasks: run.lock: {error}"))
+            }
         }
         shared.passed();
         // Soon at first, because most commands are short.
@@ -252,7 +259,7 @@ fn leave(shared: &Rc<Shared>) {
         0 => "leaving".to_owned(),
         n => format!("leaving when {n} running tasks are finished"),
     };
-    shared.enter("leaving", false, text);
+    shared.enter("leaving", Taking::Tasks, text);
     shared.slots.close();
     shared.wake();
 }

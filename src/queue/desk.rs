@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use redis::{RedisError, Script};
+use redis::{RedisError, Script, Value};
 use tokio::time::{sleep, timeout};
 
 use super::claim::LONGEST;
@@ -40,6 +40,17 @@ const GHOST_LIMIT: Limit = Limit { string: 8 * 1024 * 1024, reply: 9 * 1024 * 10
 
 /// How many results wait for a collector; if there is none, they must not fill the server.
 const MAX_RESULTS: usize = 10_000;
+/// Whose a queue is after a lane has asked for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Owned {
+    /// The lane's, as before.
+    Kept,
+    /// The lane's from now on; before it was nobody's.
+    Taken,
+    /// Another lane's, which runs there.
+    ByAnother(String),
+}
+
 /// How much of where another owner says that it runs is shown, in bytes.
 const MAX_PLACE: usize = 120;
 /// How many dead tasks are kept, for the same reason.
@@ -155,28 +166,31 @@ impl Desk {
         timeout(DEADLINE, connect).await.unwrap_or(Err(late))
     }
 
-    /// Becomes or stays the queue's owner for [`OWNED_FOR`]; answers where the other owner is if there is one.
+    /// Becomes or stays the queue's owner for [`OWNED_FOR`], unless another lane is.
     ///
     /// # Errors
     /// As all here: any [`QueueError`] but [`QueueError::Url`], within 3 s.
-    pub async fn own(&self, us: &Owner) -> Result<Option<String>, QueueError> {
+    pub async fn own(&self, us: &Owner) -> Result<Owned, QueueError> {
         let mut call = self.scripts.own.prepare_invoke();
         call.key(&self.keys.owner).arg(us.words()).arg(us.prefix()).arg(OWNED_FOR.as_millis() as u64);
-        let other: Option<Vec<u8>> =
-            call.invoke_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))?;
-        Ok(other.map(|words| {
-            let words = crate::vocabulary::printable_bytes(&words);
-            let place = words.split_once(' ').map_or(words.as_str(), |(_, place)| place);
-            // Anybody may have written it, and it ends up in the status and the journal.
-            clipped(place, MAX_PLACE).into_owned()
-        }))
+        let answer: Value = call.invoke_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))?;
+        Ok(match answer {
+            Value::Nil => Owned::Kept,
+            Value::BulkString(words) => {
+                let words = crate::vocabulary::printable_bytes(&words);
+                let place = words.split_once(' ').map_or(words.as_str(), |(_, place)| place);
+                // Anybody may have written it, and it ends up in the status and the journal.
+                Owned::ByAnother(clipped(place, MAX_PLACE).into_owned())
+            }
+            _ => Owned::Taken,
+        })
     }
 
     /// Stays the owner, as [`own`](Self::own), unless sentinels name another master by now.
     ///
     /// # Errors
     /// As [`own`](Self::own), and [`QueueError::ReadOnly`] if this is not the master any more, within 6 s more.
-    pub async fn renew(&self, us: &Owner) -> Result<Option<String>, QueueError> {
+    pub async fn renew(&self, us: &Owner) -> Result<Owned, QueueError> {
         // First, because sentinels may take their time and our ownership runs out.
         let owner = self.own(us).await?;
         if let Some(other) = self.place.elsewhere(&self.found.url).await {

@@ -21,7 +21,7 @@ mod tls;
 pub use backoff::Backoff;
 pub use canary::{Bird, CANARY, CANARY_ID, canary_once};
 pub use claim::{Claimer, How, LONGEST};
-pub use desk::{Desk, OWNED_FOR, Oversize, Owner, Piece, SHA1};
+pub use desk::{Desk, OWNED_FOR, Oversize, Owned, Owner, Piece, SHA1};
 pub use error::QueueError;
 pub use front::{Front, Seen};
 pub use keys::{Keys, QueueName, QueueNameError};

@@ -184,6 +184,7 @@ mod tests {
             pid: 1,
             invocation: None,
             connected: true,
+            no_tasks: None,
             queue: "q".to_owned(),
             waiting: Some(0),
             running: 0,

@@ -205,7 +205,10 @@ impl Worker {
     /// The evidence for its present health, in words.
     pub(super) fn why(&self) -> String {
         match (&self.health, &self.seen) {
-            (Health::Healthy, Observation::Unit(unit)) => unit.sub.clone(),
+            (Health::Healthy, Observation::Unit(unit)) => match self.no_tasks() {
+                Some(why) => format!("{}; {why}", unit.sub),
+                None => unit.sub.clone(),
+            },
             (Health::Healthy, Observation::Failed(_)) => "running".to_owned(),
             (Health::InTransition(what), Observation::Unit(UnitSnapshot { status: Some(says), .. })) => {
                 format!("{what}; it says: {says}")
@@ -360,17 +363,27 @@ impl Worker {
 
     /// Why somebody should look at it although its class says that it is well.
     fn alert(&self, now: Moment) -> Option<String> {
-        let often =
-            self.loops.told(self.policy(), now).filter(|_| self.loops.too_many(self.policy(), now))?;
-        Some(format!("it falls again and again, lastly after {}: {often}", self.loops.last()))
+        let often = self.loops.told(self.policy(), now).filter(|_| self.loops_now(now));
+        let often = often
+            .map(|often| format!("it falls again and again, lastly after {}: {often}", self.loops.last()));
+        often.or_else(|| self.no_tasks().map(str::to_owned))
+    }
+
+    /// Why it has taken no tasks for a while, if it is a lane. A rehearsal takes them away on purpose.
+    fn no_tasks(&self) -> Option<&str> {
+        self.lane_status().filter(|_| !self.is_rehearsed())?.0.no_tasks.as_deref()
     }
 
     /// What its lane says of itself, if that is the word of the run that is up.
     pub(super) fn lane(&self, now: Moment) -> Option<LaneReport> {
+        self.lane_status().map(|(status, silent)| LaneReport::of(status, silent, now))
+    }
+
+    fn lane_status(&self) -> Option<(&LaneStatus, bool)> {
         let (status, silent) = self.lane.as_ref()?;
         let up = !matches!(self.health, Health::Dead(_) | Health::Idle(_));
         (up && status.invocation.is_some() && status.invocation == self.invocation())
-            .then(|| LaneReport::of(status, *silent, now))
+            .then_some((status, *silent))
     }
 
     pub(super) fn explain(&self, node: &NodeName, name: &WorkerName, now: Moment) -> Explanation {

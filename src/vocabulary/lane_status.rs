@@ -15,7 +15,7 @@ pub const LANE_STATUS_TASKS: usize = 8;
 /// How long a lane at most says nothing anew.
 pub const LANE_STATUS_EVERY: Duration = Duration::from_secs(2);
 /// The longest text in it, in bytes.
-const TEXT_MAX: usize = 400;
+pub const LANE_TEXT_MAX: usize = 400;
 
 /// A lane, by its own word. Its process writes it anew at each pass, at most ten times a second, and when what it runs
 /// changes. All moments are of this host's kernel; a file of another boot does not exist, because it lies in `/run`.
@@ -32,6 +32,9 @@ pub struct LaneStatus {
     pub invocation: Option<InvocationId>,
     /// Whether it has the queue: connected, and its owner.
     pub connected: bool,
+    /// Why it has taken no tasks for some seconds; none while it takes them.
+    #[serde(default)]
+    pub no_tasks: Option<String>,
     /// Which queue it serves.
     pub queue: String,
     /// How many tasks waited there when it last knew, at most some seconds ago; none while it is not connected.
@@ -103,10 +106,10 @@ impl LaneStatus {
         if status.in_flight.len() > LANE_STATUS_TASKS {
             return Err(format!("it names more than {LANE_STATUS_TASKS} tasks"));
         }
-        let unfit = |text: &str| text.len() > TEXT_MAX || printable(text) != text;
+        let unfit = |text: &str| text.len() > LANE_TEXT_MAX || printable(text) != text;
         let tasks = status.in_flight.iter().flat_map(|task| [&task.id, &task.action]);
         let last = status.last.iter().flat_map(|last| [Some(&last.id), last.action.as_ref()]).flatten();
-        if tasks.chain(last).chain([&status.queue]).any(|text| unfit(text)) {
+        if tasks.chain(last).chain(&status.no_tasks).chain([&status.queue]).any(|text| unfit(text)) {
             return Err("a text in it is too long or not fit for a terminal".to_owned());
         }
         Ok(status)
@@ -130,6 +133,7 @@ mod tests {
             pid: u32::MAX,
             invocation: Some(InvocationId::from_bytes([7; 16])),
             connected: true,
+            no_tasks: None,
             queue: "q".repeat(200),
             waiting: Some(u64::MAX),
             running: u64::MAX,

@@ -19,7 +19,7 @@ pub use care::{
 };
 pub use ids::{BootNonce, CatalogHash, FleetHash, IdError, InvocationId, Pin, ReqId, TaskKey};
 pub use lane_status::{
-    InFlight, LANE_STATUS_EVERY, LANE_STATUS_MAX, LANE_STATUS_TASKS, LaneStatus, LastTask,
+    InFlight, LANE_STATUS_EVERY, LANE_STATUS_MAX, LANE_STATUS_TASKS, LANE_TEXT_MAX, LaneStatus, LastTask,
 };
 pub use mode::Mode;
 pub use names::{ActionName, NameError, NodeName, ParamName, Target, TaskId, UnitName, WorkerName};

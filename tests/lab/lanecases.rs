@@ -31,6 +31,7 @@ fn a_read_waits_behind_a_write_until_it_has_a_lane_of_its_own() {
     lab.route_reads();
     beside_the_write(&lab);
     a_write_in_the_read_lane(&lab);
+    a_date_is_judged_when_the_clock_is_set(&lab);
     as_fast_as_without(&lab);
     the_rate_is_used_up(&lab);
     a_supervisor_with_idle_lanes_is_idle(&lab);
@@ -150,6 +151,31 @@ fn a_write_in_the_read_lane(lab: &Lab) {
         (last["id"] == "stray").then_some(last)
     });
     assert_eq!(last["status"], "refused");
+}
+
+/// While somebody is there to set the clock and has not, a task is not refused for its date, and the lane is not shown as healthy.
+fn a_date_is_judged_when_the_clock_is_set(lab: &Lab) {
+    let read = || lab.worker("ai-core", "mars", "read");
+    lab.sh("mars", "mkdir -p /run/systemd/timesync");
+    let ahead = lab.sh("ai-core", "date -u -d '+1 hour' +%Y-%m-%dT%H:%M:%SZ");
+    let task = format!(
+        r#"{{"id":"early","action":"lab.read","params":{{}},"by":"lab","issued_at":"{}"}}"#,
+        ahead.trim()
+    );
+    lab.sh("ai-core", &format!("redis-cli LPUSH {READ} '{task}'"));
+    let waits = wait("it is said next door that the lane waits", 2 * SOON, || {
+        let read = read();
+        read["alert"].as_str().is_some_and(|why| why.contains("clock has not been set")).then_some(read)
+    });
+    assert_eq!(waits["class"], "healthy", "nobody acts on it: {waits}");
+    let (code, said) = lab.tell("mars", "keyholder status mars/read");
+    assert!(code == 3 && said.contains("degraded") && said.contains("taking no tasks"), "{code}: {said}");
+    assert_eq!(lab.sh("ai-core", &format!("redis-cli EXISTS '{{{READ}}}:result:early'")).trim(), "0");
+    lab.sh("mars", "touch /run/systemd/timesync/synchronized");
+    assert_eq!(lab.result(READ, "early")["refusal"]["code"], "expired");
+    wait("it takes tasks again", SOON, || read()["alert"].is_null().then_some(()));
+    assert_eq!(lab.tell("mars", "keyholder status mars/read").0, 0);
+    lab.sh("mars", "rm -r /run/systemd/timesync");
 }
 
 /// How long each of many reads took from its LPUSH to its result, sorted.

@@ -56,6 +56,7 @@ async fn a_lane_that_runs_something_beats_by_writing_and_else_by_its_passes() {
         pid: 1,
         invocation: None,
         connected: true,
+        no_tasks: None,
         queue: "q".to_owned(),
         waiting: None,
         running,

@@ -326,9 +326,14 @@ impl WorkerReport {
         timeless(self) == timeless(other)
     }
 
-    /// Its class as people are shown it: what is down by design is not on hold.
+    /// Its class as people are shown it: what is down by design is not on hold, and what runs and somebody should look at is not
+    /// healthy.
     pub fn word(&self) -> &'static str {
-        if self.class == Class::Held && self.held_for_ms.is_none() { "idle" } else { self.class.name() }
+        match self.class {
+            Class::Held if self.held_for_ms.is_none() => "idle",
+            Class::Healthy if self.alert.is_some() => "degraded",
+            class => class.name(),
+        }
     }
 
     /// For how long it has been in its class.

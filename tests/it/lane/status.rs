@@ -67,5 +67,9 @@ fn the_lane_says_how_it_is() {
     redis.kill();
     let away = says("Redis is gone", &|status| !status.connected);
     assert_eq!((away.waiting, away.done), (None, 5));
+    let idle = says("it takes no tasks", &|status| status.no_tasks.is_some());
+    assert!(idle.no_tasks.is_some_and(|why| why.starts_with("taking no tasks: ")), "why");
+    redis.come_back();
+    says("it takes tasks again", &|status| status.connected && status.no_tasks.is_none());
     lane.signal(Signal::SIGTERM);
 }

@@ -81,6 +81,7 @@ fn a_server_that_dies_and_comes_back_is_found_and_its_tasks_are_done() {
     assert_eq!(rig.log(), ["long", "end", "1"]);
     let ids: Vec<_> = client.results().into_iter().map(|result| result.id).collect();
     assert_eq!(ids, ["before", "long", "waits", "after"]);
+    lane.wait_for("published late: the results of 1 tasks that had ended before (long)");
 }
 
 #[test]
@@ -179,8 +180,22 @@ fn a_second_lane_takes_no_tasks_and_says_who_has_the_queue() {
     assert!(!other.said().iter().any(|line| line.contains("executed")), "{:?}", other.said());
     // When the first one leaves, the other takes over; when it dies, within the time that it owned the queue.
     assert_eq!(lane.leave(), Some(0));
-    other.wait_for("serving");
+    let said = other.wait_for("serving");
+    assert!(said.contains("the queue is this lane's again"), "{said}");
     back(&redis, "taken-over");
+}
+
+#[test]
+fn a_lane_says_that_its_owner_key_was_gone() {
+    let (rig, redis) = (rig(), Redis::start(&[]));
+    let lane = rig.lane("write", &redis);
+    let said = lane.wait_for("serving");
+    assert!(!said.contains("again"), "{said}");
+    let mut conn = redis.conn();
+    let gone: u32 = redis::cmd("DEL").arg("{tasks:maintenance:mars}:owner").query(&mut conn).unwrap();
+    assert_eq!(gone, 1);
+    lane.wait_for("its owner key was gone from the server, and is this lane's again");
+    back(&redis, "after");
 }
 
 #[test]
