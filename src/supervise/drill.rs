@@ -17,7 +17,9 @@ use super::orders::refused;
 use super::worker::Worker;
 use crate::fleet::Right;
 use crate::journal::{Event as Kind, Priority, Record};
-use crate::judge::{Asked, Cue, Deed, Drill, End, Event, Ground, Health, Host, Phase, Stage, rehearsable};
+use crate::judge::{
+    Alert, Asked, Cue, Deed, Drill, End, Event, Ground, Health, Host, Phase, Stage, rehearsable,
+};
 use crate::peer::desk::Asker;
 use crate::peer::wire::{
     Class, DrillOrder, DrillReport, NodeReport, NodeState, Outcome, RefusalCode, Verdict,
@@ -415,7 +417,7 @@ impl Core {
         };
         let kept = Kept::new(&report, now);
         self.keep(&kept::key(&self.target(name), drill.class), &kept);
-        self.tell_drilled(&report);
+        self.tell_drilled(&report, now);
         if let Some(worker) = self.workers.get_mut(name) {
             worker.rehearsing = None;
             // What its judge was told meanwhile was judged by another policy than its own.
@@ -431,21 +433,26 @@ impl Core {
     }
 
     /// Takes down what came of a rehearsal.
-    fn tell_drilled(&self, report: &DrillReport) {
+    fn tell_drilled(&mut self, report: &DrillReport, now: Moment) {
         let subject = match &report.worker {
             Some(worker) => format!("{}/{worker}", report.node),
             None => report.node.to_string(),
         };
         let by = report.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
         let evidence = report.evidence.join("; ");
-        let (kind, priority, word) = if report.passed {
-            (Kind::Acted, Priority::Notice, "passed")
+        let word = if report.passed { "passed" } else { "FAILED" };
+        let text = format!("rehearsal of {} {word}{by}: {} ({evidence})", report.class, report.why);
+        let about = format!("{subject} rehearsal of {}", report.class);
+        if report.passed {
+            self.recorder.record(Record::local(Kind::Acted, Priority::Notice, subject, text));
+            self.end(&about, "it passed", now);
+        } else if self.alerts.is_open(&about) {
+            self.recorder.record(Record::local(Kind::Acted, Priority::Warning, subject, text));
         } else {
             // Found out on purpose that nobody would come: that is what people have to know.
-            (Kind::Alert, Priority::Error, "FAILED")
-        };
-        let text = format!("rehearsal of {} {word}{by}: {} ({evidence})", report.class, report.why);
-        self.recorder.record(Record::local(kind, priority, subject, text));
+            let alert = Alert { cause: "rehearsal".to_owned(), text, urgent: true };
+            self.raise(&about, alert, Duration::ZERO, now);
+        }
     }
 
     /// Has a task of the rehearsal with `name` come back to the loop.

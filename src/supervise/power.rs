@@ -10,6 +10,7 @@ use super::gentle::in_words;
 use super::orders::refused;
 use crate::fleet::Right;
 use crate::journal::{Event as Kind, Priority, Record};
+use crate::judge::Alert;
 use crate::peer::desk::Asker;
 use crate::peer::wire::{NodeState, Outcome, RefusalCode, Request, Verdict};
 use crate::systemd::CommandExit;
@@ -55,18 +56,24 @@ impl Core {
 
     /// The `power` command ended. Whether the node comes back is seen by its answering.
     pub(super) fn powered(
-        &self,
+        &mut self,
         node: &NodeName,
         how: Result<String, String>,
         reply: Option<oneshot::Sender<Verdict>>,
         took: Duration,
+        now: Moment,
     ) {
-        let (done, kind, priority, how) = match how {
-            Ok(how) => (true, Kind::Acted, Priority::Notice, how),
-            Err(how) => (false, Kind::Alert, Priority::Error, how),
+        let (done, how) = match how {
+            Ok(how) => (true, how),
+            Err(how) => (false, how),
         };
         let text = format!("power: the command for {node} {how}, after {}", human(took));
-        self.recorder.record(Record::local(kind, priority, node.as_str(), text));
+        if done {
+            self.recorder.record(Record::local(Kind::Acted, Priority::Notice, node.as_str(), text));
+        } else {
+            let alert = Alert { cause: "power".to_owned(), text, urgent: true };
+            self.raise(node.as_str(), alert, Duration::ZERO, now);
+        }
         if let Some(reply) = reply {
             let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
             let _ = reply.send(Verdict::Outcome(Outcome::Powered { done, how, took_us }));

@@ -280,7 +280,7 @@ async fn supervise(
             }
             Woke::Done(Done::Probed { node, probe }) => core.probed(&node, *probe, now),
             Woke::Done(Done::Sees { node, sees }) => core.says(&node, sees, now),
-            Woke::Done(Done::Power { node, how, reply, took }) => core.powered(&node, how, reply, took),
+            Woke::Done(Done::Power { node, how, reply, took }) => core.powered(&node, how, reply, took, now),
             Woke::Done(Done::Drill { worker, ended }) => core.drill_done(&worker, *ended, now),
             Woke::Done(Done::DrillNode { node, came, reply }) => {
                 core.drilled_neighbour(&node, *came, reply, now);

@@ -25,6 +25,11 @@ const DISK: &str = "state";
 const FLEET: &str = "fleet.yaml";
 const BRAKE: &str = "workers";
 
+/// The node or worker that the key of an episode begins with.
+fn subject(about: &str) -> &str {
+    about.split(' ').next().unwrap_or(about)
+}
+
 impl Worker {
     /// How its trouble is over, if it is. What cannot be seen ends nothing.
     fn over(&self, now: Moment) -> Option<String> {
@@ -70,7 +75,7 @@ impl Core {
     }
 
     /// The trouble with something is over.
-    fn end(&mut self, about: &str, how: &str, now: Moment) {
+    pub(super) fn end(&mut self, about: &str, how: &str, now: Moment) {
         if !self.alerts.is_open(about) {
             return;
         }
@@ -81,7 +86,7 @@ impl Core {
     }
 
     fn tell_end(&self, about: &str, how: &str, lasted: Duration) {
-        let subject = about.split(' ').next().unwrap_or(about);
+        let subject = subject(about);
         let text = format!("{about}: {how} after {}: the alert is over", human(lasted));
         self.recorder.record(Record::local(Kind::AlertEnded, Priority::Notice, subject, text));
     }
@@ -111,7 +116,7 @@ impl Core {
     /// All that people want to know of an alert is known.
     pub(super) fn alert_told(&mut self, about: &str, alert: &Alert, now: Moment) {
         let priority = if alert.urgent { Priority::Error } else { Priority::Warning };
-        let subject = about.split(' ').next().unwrap_or(about);
+        let subject = subject(about);
         self.recorder.record(Record::local(Kind::Alert, priority, subject, alert.text.clone()));
         if let Some((how, lasted)) = self.alerts.told(about, &alert.cause, now) {
             self.tell_end(about, &how, lasted);
@@ -210,9 +215,10 @@ impl Core {
     pub(super) fn forget_troubles(&mut self, now: Moment) {
         let own = format!("{} ", self.me);
         let known = |about: &str| {
+            let subject = subject(about);
             about.starts_with(&own)
-                || self.workers.keys().any(|name| self.target(name) == about)
-                || self.fleet.watched_by(&self.me).any(|(node, _)| node.as_str() == about)
+                || self.workers.keys().any(|name| self.target(name) == subject)
+                || self.fleet.watched_by(&self.me).any(|(node, _)| node.as_str() == subject)
         };
         let gone: Vec<String> = self.alerts.open().filter(|about| !known(about)).map(str::to_owned).collect();
         for about in gone {

@@ -108,7 +108,7 @@ impl Core {
             Ok(report) => {
                 let kept = Kept::new(&report, now);
                 self.keep(&key(node.as_str(), report.class), &kept);
-                self.tell_drilled(&report);
+                self.tell_drilled(&report, now);
                 self.drills.nodes.insert(node.clone(), kept);
                 self.publish_node(now);
                 Verdict::Outcome(Outcome::Drilled(report))

@@ -1,5 +1,6 @@
 //! A soak: thirty units on three nodes, and all that may befall them, their systemd, their journal and their network at random.
-//! What was well is never touched, nobody is fenced, and every fall is repaired or in quarantine with its cause.
+//! What was well is never touched, nobody is fenced, every fall is repaired or in quarantine with its cause, and every alert has
+//! an end.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -284,6 +285,21 @@ fn relaunches(lab: &Lab) -> BTreeMap<(&'static str, String), usize> {
     all
 }
 
+/// Whom people were called for on a node and were not told the end of, and how many alerts there were.
+fn open_alerts(lab: &Lab, node: &str) -> (Vec<String>, usize) {
+    let line =
+        "journalctl --sync; journalctl -o json --no-pager KEYHOLDER_EVENT=alert KEYHOLDER_EVENT=alert-ended";
+    let (mut last, mut alerts) = (BTreeMap::new(), 0);
+    for line in lab.sh(node, line).lines() {
+        let entry: Value = serde_json::from_str(line).expect("journalctl writes JSON");
+        let field = |name: &str| entry[name].as_str().expect(name).to_owned();
+        alerts += usize::from(field("KEYHOLDER_EVENT") == "alert");
+        last.insert(field("KEYHOLDER_SUBJECT"), (field("KEYHOLDER_EVENT"), field("MESSAGE")));
+    }
+    let open = last.into_values().filter(|(event, _)| event == "alert").map(|(_, text)| text).collect();
+    (open, alerts)
+}
+
 #[test]
 #[ignore = "it is for `tests/run --long`, which has it last half an hour"]
 fn whatever_happens_for_long_nobody_well_is_touched_and_every_fall_ends() {
@@ -306,6 +322,16 @@ fn whatever_happens_for_long_nobody_well_is_touched_and_every_fall_ends() {
     }
     assert_eq!(runs(&lab), before, "what nothing happened to");
     for node in NODES {
+        let began = Instant::now();
+        let alerts = loop {
+            let (open, alerts) = open_alerts(&lab, node);
+            if open.is_empty() {
+                break alerts;
+            }
+            assert!(began.elapsed() < 2 * SOON, "{node}: alerts without an end: {open:#?}");
+            std::thread::sleep(SECOND / 2);
+        };
+        println!("{node}: {alerts} alerts, each with its end");
         let acting = lab.evidence(node, "acting");
         assert!(
             !acting.iter().any(|act| act.contains("power: running")),
