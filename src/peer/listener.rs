@@ -2,7 +2,7 @@
 //! behind them within five seconds, and hands them to a session. Who cannot prove a pinned key gets no answer.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -142,9 +142,14 @@ async fn take_users(door: Arc<Door>, listener: UnixListener) {
 impl Door {
     fn pool(&self, from: SocketAddr) -> Pool {
         let ip = from.ip().to_canonical();
+        if self.node_at(ip).is_some() { Pool::Address(ip) } else { Pool::Stranger }
+    }
+
+    /// The node of the fleet that has this address.
+    fn node_at(&self, ip: IpAddr) -> Option<NodeName> {
         let fleet = self.room.desk.fleet.borrow();
-        let known = fleet.nodes.values().any(|n| !n.disabled && n.address.ip().to_canonical() == ip);
-        if known { Pool::Address(ip) } else { Pool::Stranger }
+        let mut nodes = fleet.nodes.iter();
+        nodes.find(|(_, n)| !n.disabled && n.address.ip().to_canonical() == ip).map(|(name, _)| name.clone())
     }
 
     fn welcome(&self, stream: UnixStream, uid: u32, entry: Entry) -> impl Future<Output = ()> + use<> {
@@ -159,10 +164,10 @@ impl Door {
         let by = Instant::now() + ARRIVAL_DEADLINE;
         let met = tokio::select! {
             met = timeout_at(by, self.authenticate(stream, &seat)) => {
-                met.unwrap_or_else(|_| Err("it did not prove who it is within 5 s".to_owned()))
+                met.unwrap_or_else(|_| Err(Unmet::Refused("it did not prove who it is within 5 s".to_owned())))
             }
             reason = told.why() => match reason {
-                Reason::Crowded => Err(CROWDED.to_owned()),
+                Reason::Crowded => Err(Unmet::Refused(CROWDED.to_owned())),
                 Reason::Closing => return,
             },
         };
@@ -175,7 +180,13 @@ impl Door {
                 session.run(seat, told, by).await;
             }
             Err(why) => {
-                let by = from.ip().to_canonical().to_string();
+                let ip = from.ip().to_canonical();
+                let why = match (why, self.node_at(ip)) {
+                    (Unmet::HungUp, Some(node)) => return self.room.refusals.ended(&node, ip),
+                    (Unmet::HungUp, None) => Distrust::HungUp.to_string(),
+                    (Unmet::Refused(why), _) => why,
+                };
+                let by = ip.to_string();
                 let text = format!("a connection was refused: {why}");
                 let record = Record { by, ..Record::local(Event::Refused, Priority::Warning, "", text) };
                 self.room.refusals.tell(record);
@@ -187,23 +198,37 @@ impl Door {
         &self,
         stream: TcpStream,
         seat: &Seat,
-    ) -> Result<(Box<dyn Carrier>, NodeName, Pin), String> {
+    ) -> Result<(Box<dyn Carrier>, NodeName, Pin), Unmet> {
         let mut head = [0; 4];
-        let count = stream.peek(&mut head).await.map_err(|_| Distrust::HungUp.to_string())?;
+        let count = stream.peek(&mut head).await.map_err(|_| Unmet::HungUp)?;
         seat.spoke();
         // No TLS state is set up for what cannot become a handshake.
         match head.get(..count).unwrap_or_default() {
-            [] => return Err("it hung up without a word".to_owned()),
+            [] => return Err(Unmet::HungUp),
             [HANDSHAKE_RECORD, ..] => {}
             b"GET " | b"HEAD" | b"POST" | b"PUT " | b"OPTI" | b"CONN" | b"PRI " => {
-                return Err("it speaks HTTP".to_owned());
+                return Err(Unmet::Refused("it speaks HTTP".to_owned()));
             }
-            _ => return Err(Distrust::NotTls.to_string()),
+            _ => return Err(Distrust::NotTls.into()),
         }
-        let (carrier, pin) = self.tls.accept(stream).await.map_err(|why| why.to_string())?;
+        let (carrier, pin) = self.tls.accept(stream).await.map_err(Unmet::from)?;
         // The fleet may have changed during the handshake; what counts is now.
         let node = self.room.desk.fleet.borrow().node_of(&pin).cloned();
-        node.map(|node| (carrier, node, pin)).ok_or_else(|| Distrust::Unpinned(pin).to_string())
+        node.map(|node| (carrier, node, pin)).ok_or_else(|| Distrust::Unpinned(pin).into())
+    }
+}
+
+/// Why a connection did not become a session.
+enum Unmet {
+    /// Whoever called has gone away.
+    HungUp,
+    /// It is refused, in words.
+    Refused(String),
+}
+
+impl From<Distrust> for Unmet {
+    fn from(why: Distrust) -> Self {
+        if why == Distrust::HungUp { Self::HungUp } else { Self::Refused(why.to_string()) }
     }
 }
 

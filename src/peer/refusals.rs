@@ -12,10 +12,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::journal::{Event, Priority, Record, Recorder};
-use crate::vocabulary::{Allowance, human};
+use crate::vocabulary::{Allowance, NodeName, human};
 
 /// How many refusals of one source are told one by one before they are counted.
 const TOLD_APART: u32 = 5;
+/// The same of a peer's connections that ended before the door answered: they come together when this host has stalled.
+const ENDED_APART: u32 = 1;
 /// How many strangers are told apart; all others share one count.
 const STRANGERS: usize = 4;
 /// How many peers and users of this host are told apart.
@@ -29,6 +31,8 @@ const ADDRESSES: usize = 128;
 
 #[derive(Debug)]
 struct Source {
+    /// What is counted.
+    event: Event,
     /// How many refusals in this burst.
     told: u32,
     /// How many since the last line, since when, the last one's reason, and from which addresses.
@@ -40,7 +44,14 @@ struct Source {
 
 impl Source {
     fn new(now: Instant) -> Self {
-        Self { told: 0, counted: 0, since: now, last: String::new(), addresses: BTreeSet::new() }
+        Self {
+            event: Event::Refused,
+            told: 0,
+            counted: 0,
+            since: now,
+            last: String::new(),
+            addresses: BTreeSet::new(),
+        }
     }
 
     fn count(&mut self, stranger: Option<IpAddr>, text: String, now: Instant) {
@@ -108,20 +119,32 @@ impl Refusals {
     }
 
     /// Takes a refusal down: at once, or as one more of its source's count.
-    pub(super) fn tell(&self, mut record: Record) {
-        record.event = Event::Refused;
-        record.priority = Priority::Warning;
+    pub(super) fn tell(&self, record: Record) {
+        self.take(Record { event: Event::Refused, priority: Priority::Warning, ..record }, TOLD_APART);
+    }
+
+    /// The same for a connection from a peer's address that ended before the door answered it. Nobody was refused.
+    pub(super) fn ended(&self, peer: &NodeName, from: IpAddr) {
+        let text = format!(
+            "a connection from the address of {peer} ended before it was answered: this host was slow, or {peer} has gone away"
+        );
+        let record = Record::local(Event::Peer, Priority::Info, peer.as_str(), text);
+        self.take(Record { by: format!("{from} ({peer})"), ..record }, ENDED_APART);
+    }
+
+    fn take(&self, record: Record, at_most: u32) {
         let now = Instant::now();
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         let name = sources.place(&record.by);
         let told = sources.by.get(&name).map_or(0, |source| source.told);
         // What found no place of its own is counted only.
-        let apart = !name.is_empty() && told < TOLD_APART && sources.take_line(&name, now);
+        let apart = !name.is_empty() && told < at_most && sources.take_line(&name, now);
         let source = sources.by.entry(name).or_insert_with(|| Source::new(now));
         if apart {
             source.told += 1;
             self.recorder.record(record);
         } else {
+            source.event = record.event;
             source.count(record.by.parse().ok(), record.text, now);
         }
         if !std::mem::replace(&mut sources.telling, true) {
@@ -166,8 +189,16 @@ fn count(by: &str, source: &Source, now: Instant) -> Record {
     };
     let by = if by.is_empty() { "other sources" } else { by };
     let within = human(now.saturating_duration_since(source.since));
-    let text = format!("{} more refused within {within}{from}; the last: {}", source.counted, source.last);
-    Record { by: by.to_owned(), ..Record::local(Event::Refused, Priority::Warning, "", text) }
+    let counted = source.counted;
+    let (priority, text) = if source.event == Event::Refused {
+        (
+            Priority::Warning,
+            format!("{counted} more refused within {within}{from}; the last: {}", source.last),
+        )
+    } else {
+        (Priority::Info, format!("{counted} more within {within}: {}", source.last))
+    };
+    Record { by: by.to_owned(), ..Record::local(source.event, priority, "", text) }
 }
 
 #[cfg(test)]

@@ -25,6 +25,20 @@ async fn a_few_are_told_one_by_one_and_a_flood_is_counted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_peers_connections_that_ended_unanswered_are_two_lines_and_no_refusal() {
+    let (refusals, lines) = refusals();
+    for _ in 0..10 {
+        refusals.ended(&"mars".parse().unwrap(), [192, 0, 2, 1].into());
+    }
+    tokio::time::sleep(PERIOD * 3).await;
+    let told: Vec<Record> = lines.try_iter().collect();
+    assert!(told.iter().all(|line| line.event == Event::Peer && line.priority == Priority::Info), "{told:?}");
+    assert!(told[0].text.contains("the address of mars"), "{told:?}");
+    assert!(told[1].text.starts_with("9 more within"), "{told:?}");
+    assert_eq!(told.len(), 2, "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_flood_from_many_addresses_is_a_handful_of_lines_an_hour() {
     let (refusals, lines) = refusals();
     let flood = async |seconds: u32| {

@@ -7,6 +7,7 @@ use keyholder::peer::client::{Endpoint, connect};
 use keyholder::peer::codec::{FrameReader, encode};
 use keyholder::peer::wire::{Class, MAX_REPLY, NodeReport, NodeState, Rehearsal, ServerFrame, Sighting};
 use keyholder::vocabulary::FailureClass;
+use nix::sys::signal::Signal;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::server::TlsStream;
@@ -262,6 +263,30 @@ async fn a_peer_that_turns_again_and_again_does_not_fill_the_audit() {
     let told = lines(&supervisor);
     assert!((10..60).contains(&told), "{told} lines");
     assert!(supervisor.audit().iter().any(|line| line.text.contains("supervises")), "its own start");
+}
+
+#[tokio::test]
+async fn a_peers_calls_that_a_stalled_supervisor_did_not_answer_do_not_read_like_an_attack() {
+    let mars = Mars::open().await;
+    let supervisor = mars.watched();
+    eventually("the door is open", || {
+        supervisor.audit().iter().any(|line| line.text.contains("supervises")).then_some(())
+    })
+    .await;
+    supervisor.signal(Signal::SIGSTOP);
+    for _ in 0..10 {
+        drop(tcp(supervisor.address, [127, 0, 0, 1]).await);
+    }
+    supervisor.signal(Signal::SIGCONT);
+    let ended = || {
+        let ended =
+            supervisor.audit().into_iter().filter(|line| line.text.contains("before it was answered"));
+        ended.collect::<Vec<_>>()
+    };
+    let told = eventually("they are told", || Some(ended()).filter(|told| told.len() > 1)).await;
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told.iter().any(|line| line.text.starts_with("9 more")), "{told:?}");
+    assert!(!supervisor.audit().iter().any(|line| line.event == "refused"), "{:?}", supervisor.audit());
 }
 
 #[tokio::test]

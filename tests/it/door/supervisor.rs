@@ -9,6 +9,8 @@ use std::process::{Child, Command};
 
 use keyholder::cli::link::Link;
 use keyholder::peer::wire::{AuditLine, NodeReport, Outcome, Verb, Verdict};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use super::house::{Key, PATIENCE, name};
 
@@ -47,6 +49,10 @@ impl Supervisor {
             .spawn()
             .unwrap();
         Self { child, dir, address, key }
+    }
+
+    pub(super) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
     }
 
     pub(super) fn socket(&self) -> PathBuf {
