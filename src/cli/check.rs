@@ -1,5 +1,5 @@
 //! `keyholder check`: are the fleet file and the catalogs good, alone and together, and is this node in the fleet? It reads
-//! files and nothing else, no network.
+//! files and, on a node itself, asks systemd about the units that the file names; no network.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -11,9 +11,10 @@ use clap::Args;
 use comfy_table::{Table, presets};
 use serde::Serialize;
 
+use super::doctor::{self, Finding};
 use super::problems::Look;
 use crate::fleet::{
-    self, Fleet, Grant, Loaded, Problem, Problems, Right, Scope, Severity, WhoamiError, escape,
+    self, Fleet, Grant, Loaded, Node, Problem, Problems, Right, Scope, Severity, WhoamiError, escape,
 };
 use crate::vocabulary::NodeName;
 use catalogs::{CatalogReport, Catalogs};
@@ -21,7 +22,7 @@ use catalogs::{CatalogReport, Catalogs};
 mod alike;
 mod catalogs;
 
-/// Check the fleet file, this node's place in it, and the catalogs; reads files, touches nothing, no network
+/// Check the fleet file, this node's place in it, and the catalogs; touches nothing, no network
 #[derive(Debug, Clone, Args)]
 pub struct CheckArgs {
     /// The fleet file
@@ -59,13 +60,19 @@ const USAGE: u8 = 2;
 /// Only if the output cannot be written.
 pub fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {
     let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
-    let code = check(&args, fleet::whoami(args.node.as_deref()), Look::of_stderr(), &mut out, &mut err)?;
+    let me = fleet::whoami(args.node.as_deref());
+    // A name on the command line is mostly of another host; and a supervisor that starts must not wait for PID 1.
+    let senses = |me: &NodeName, node: &Node| {
+        if args.node.is_some() || args.quiet { Vec::new() } else { doctor::unseen(me, node) }
+    };
+    let code = check(&args, me, senses, Look::of_stderr(), &mut out, &mut err)?;
     Ok(ExitCode::from(code))
 }
 
 fn check(
     args: &CheckArgs,
     me: Result<NodeName, WhoamiError>,
+    senses: impl Fn(&NodeName, &Node) -> Vec<Finding>,
     look: Look,
     out: &mut dyn Write,
     err: &mut dyn Write,
@@ -89,7 +96,13 @@ fn check(
     let catalogs = Catalogs::of(args, known.as_ref());
     let result = result.map(|loaded| {
         let loaded = catalogs.unapprovable(catalogs.missed(loaded, me.as_ref(), &file), &file);
-        alike::told(loaded, &file)
+        let mut loaded = alike::told(loaded, &file);
+        let node = me.as_ref().and_then(|me| loaded.fleet.nodes.get_key_value(me));
+        for finding in node.map(|(me, node)| senses(me, node)).unwrap_or_default().into_iter().rev() {
+            let help = finding.way_out.unwrap_or_default();
+            loaded.warnings = loaded.warnings.and_first(&file, &finding.text, &help);
+        }
+        loaded
     });
     let code = if result.is_ok() && catalogs.good() { GOOD } else { BAD };
     if args.json {

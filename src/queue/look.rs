@@ -23,7 +23,7 @@ const AT_ONCE: usize = 200;
 const LIMIT: Limit = Limit { string: 4 * 1024, reply: 256 * 1024, values: 2 * AT_ONCE * ARGS };
 /// What a write is tried with: of no length at the beginning of a text, it changes nothing whether the key is there or not, and
 /// yet the server refuses it whenever it refuses any.
-const PROBE: &str = "tasks:maintenance:write-probe";
+pub(super) const PROBE: &str = "tasks:maintenance:write-probe";
 /// How many arguments a key has in [`LOOK`].
 const ARGS: usize = 6;
 

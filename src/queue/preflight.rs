@@ -1,4 +1,4 @@
-//! Whether the fleet's Redis is fit for the lanes' queues, for `keyholder doctor`. Reads, and changes nothing.
+//! Whether the fleet's Redis is fit for the lanes' queues, for `keyholder doctor`. Changes nothing.
 
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use super::conn::Conn;
 use super::error::{QueueError, mask, shown};
 use super::limit::Limit;
+use super::look::PROBE;
 use super::place::{Found, Place};
 
 /// What is read of an answer: `INFO` has some 10 KiB, more with many databases or modules.
@@ -108,14 +109,23 @@ async fn commands(conn: &mut Conn) -> Result<Vec<Finding>, RedisError> {
         Err(refused) if refused.code() == Some("ERR") => {}
         Err(refused) => return Err(refused),
     }
+    // An empty write, as detectors try it. What else is in its way than a right is found by whoever needs it.
+    if let Err(refused) = redis::cmd("SETRANGE").arg(PROBE).arg(0).arg("").query_async::<i64>(conn).await
+        && QueueError::forbids(&refused)
+    {
+        findings.push(warn(format!(
+            "our user may not run SETRANGE on {PROBE}, so a detector with this address cannot see whether the server takes \
+             writes, and every heartbeat in it stays unknown; allow it: ACL SETUSER … +setrange ~{PROBE}",
+        )));
+    }
     Ok(findings)
 }
 
 /// What lanes, detectors and the command line send, in their scripts as well.
-const COMMANDS: [&str; 28] = [
+const COMMANDS: [&str; 29] = [
     "BLMOVE", "BRPOP", "CLIENT", "DEL", "EVAL", "EVALSHA", "EXISTS", "GET", "HDEL", "HGET", "HGETALL",
     "HLEN", "HSET", "INFO", "LINDEX", "LLEN", "LPOS", "LPUSH", "LRANGE", "LREM", "LTRIM", "PING", "PTTL",
-    "ROLE", "RPOP", "RPUSH", "SCRIPT", "SET",
+    "ROLE", "RPOP", "RPUSH", "SCRIPT", "SET", "SETRANGE",
 ];
 
 /// What the text of INFO says about fitness.

@@ -38,7 +38,7 @@ fn check_text(text: &str, me: Result<NodeName, WhoamiError>, flags: &[&str]) -> 
 
 fn check_args(args: &CheckArgs, me: Result<NodeName, WhoamiError>, dir: &Path) -> (u8, String, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let code = check(args, me, PLAIN, &mut out, &mut err).unwrap();
+    let code = check(args, me, |_, _| Vec::new(), PLAIN, &mut out, &mut err).unwrap();
     let short =
         |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().replace(&format!("{}/", dir.display()), "");
     (code, short(out), short(err))
@@ -60,6 +60,22 @@ fn a_good_file_is_summed_up() {
     let (code, out, _) = check_text(EXAMPLE, unsaid(), &[]);
     assert_eq!(code, GOOD);
     assert!(out.contains("this node  not said here (--node, NODE_NAME or /etc/keyholder/node)"), "{out}");
+}
+
+#[test]
+fn what_a_detector_can_never_see_on_this_node_is_a_warning() {
+    let dir = tempfile::tempdir().unwrap();
+    let fleet = dir.path().join("fleet.yaml");
+    std::fs::write(&fleet, EXAMPLE).unwrap();
+    let args = CheckArgs { fleet, catalogs: None, no_catalogs: true, node: None, json: false, quiet: false };
+    let senses = |me: &NodeName, node: &Node| {
+        let name = node.workers.keys().next().unwrap();
+        vec![Finding::fail("heartbeat", format!("{me}/{name}: no line is seen")).way_out("look elsewhere")]
+    };
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    assert_eq!(check(&args, node("mars"), senses, PLAIN, &mut out, &mut err).unwrap(), GOOD);
+    let err = String::from_utf8(err).unwrap();
+    assert!(err.contains("mars/agent: no line is seen") && err.contains("look elsewhere"), "{err}");
 }
 
 #[test]

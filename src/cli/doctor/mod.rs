@@ -202,6 +202,19 @@ fn ours(node: Option<&Node>, findings: &mut Vec<Finding>) {
     }
 }
 
+/// What the detectors of this node's workers can never see as things are set. Nothing where systemd cannot be asked, which is said
+/// by `doctor` itself.
+pub(super) fn unseen(me: &NodeName, node: &Node) -> Vec<Finding> {
+    let names: Vec<&str> = node.workers.values().map(|worker| worker.unit.as_str()).collect();
+    let shown = if names.is_empty() {
+        Vec::new()
+    } else {
+        show::show(senses::PROPERTIES, &names).unwrap_or_default()
+    };
+    let workers = node.workers.iter().zip(&shown).filter(|_| shown.len() == names.len());
+    workers.flat_map(|((name, worker), shown)| senses::look(&format!("{me}/{name}"), worker, shown)).collect()
+}
+
 fn workers(me: &NodeName, node: &Node, findings: &mut Vec<Finding>) {
     let names: Vec<&str> = node.workers.values().map(|worker| worker.unit.as_str()).collect();
     if names.is_empty() {
