@@ -329,8 +329,14 @@ pub(crate) fn wait<T>(what: &str, within: Duration, mut ask: impl FnMut() -> Opt
             return answer;
         }
         assert!(start.elapsed() < within, "waited {within:?} in vain until: {what}");
-        std::thread::sleep(PACE);
+        std::thread::sleep(pace(start.elapsed()));
     }
+}
+
+/// The pause before it is looked again after so long: each look starts processes, which take the processors from the nodes. It
+/// makes no wait longer by more than a tenth.
+pub(crate) fn pace(waited: Duration) -> Duration {
+    (waited / 10).clamp(PACE, 10 * PACE)
 }
 
 /// A unit that runs until it is killed, with whatever else is said in its section.
