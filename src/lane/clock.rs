@@ -50,12 +50,24 @@ impl Shared {
         if self.waited_for_clock.get() || clock(Path::new(TIMESYNC)) != Clock::Awaited {
             return true;
         }
+        let (taking, what) = if self.all_slots == 1 {
+            (Taking::Nothing, "taking no tasks: one")
+        } else {
+            (Taking::TasksStill, "a task waits: it")
+        };
         let text = format!(
-            "taking no tasks: one would be refused for its date, and this host's clock has not been set since it booted; waiting at most \
-             {} for systemd-timesyncd (timedatectl timesync-status)",
+            "{what} would be refused for its date, and this host's clock has not been set since it booted; waiting at most {} for \
+             systemd-timesyncd (timedatectl timesync-status)",
             human(AT_MOST)
         );
-        self.enter("clock", Taking::Nothing, text);
+        self.enter("clock", taking, text);
+        self.await_clock.set(self.await_clock.get() + 1);
+        let set = self.clock_is_set().await;
+        self.await_clock.set(self.await_clock.get() - 1);
+        set
+    }
+
+    async fn clock_is_set(&self) -> bool {
         let since = Instant::now();
         while clock(Path::new(TIMESYNC)) == Clock::Awaited {
             if self.leaving.get() {

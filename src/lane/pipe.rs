@@ -142,7 +142,7 @@ async fn claim(shared: &Rc<Shared>, claimer: &mut Claimer) -> Result<Option<Vec<
             Ok(claimed)
         }
         Ok(claimed) => {
-            if !shared.leaving.get() {
+            if !shared.leaving.get() && shared.await_clock.get() == 0 {
                 shared.enter("serving", Taking::Tasks, format!("serving {} again", shared.queue));
             }
             Ok(claimed)

@@ -136,6 +136,8 @@ pub(super) struct Shared {
     /// Whether what a lane before this one had left unpublished is published.
     pub(super) recovered: Cell<bool>,
     pub(super) leaving: Cell<bool>,
+    /// How many tasks wait for the clock to be set.
+    pub(super) await_clock: Cell<u32>,
     /// Whether it has waited in vain for the clock to be set.
     pub(super) waited_for_clock: Cell<bool>,
     pub(super) rebuild: Cell<bool>,
@@ -208,6 +210,7 @@ impl Shared {
             unsaid: RefCell::default(),
             recovered: Cell::new(false),
             leaving: Cell::new(false),
+            await_clock: Cell::new(0),
             waited_for_clock: Cell::new(false),
             rebuild: Cell::new(false),
             deaf_until: Cell::default(),

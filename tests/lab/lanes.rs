@@ -28,7 +28,11 @@ actions:
 "#;
 
 fn task(lab: &Lab, queue: &str, id: &str, action: &str, params: &str) {
-    let now = lab.sh("mars", "date -u +%Y-%m-%dT%H:%M:%SZ");
+    task_of("now", lab, queue, id, action, params);
+}
+
+fn task_of(when: &str, lab: &Lab, queue: &str, id: &str, action: &str, params: &str) {
+    let now = lab.sh("mars", &format!("date -u -d '{when}' +%Y-%m-%dT%H:%M:%SZ"));
     let task = format!(
         r#"{{"id":"{id}","action":"{action}","params":{params},"by":"lab","issued_at":"{}"}}"#,
         now.trim()
@@ -131,6 +135,20 @@ fn each_lane_has_the_rights_of_its_mode_and_the_journal_says_which_one_ran_a_tas
     assert_eq!(result(&lab, WRITE, "w2")["status"], "interrupted");
     assert_eq!(lab.sh("mars", "cat /usr/upgraded"), "begun\nended\n");
     assert_eq!(result(&lab, WRITE, "w3")["status"], "ok");
+
+    // While somebody is there to set the clock and has not, no task is refused for its date.
+    lab.sh("mars", "mkdir -p /run/systemd/timesync");
+    task_of("+1 hour", &lab, WRITE, "early", "service.restart", r#"{"unit":"victim.service"}"#);
+    wait("it waits for the clock", SOON, || {
+        let text = lab.property("mars", "keyholder-lane-write", "StatusText");
+        text.contains("clock has not been set").then_some(())
+    });
+    let answered = lab.sh("mars", &format!("redis-cli EXISTS '{{{WRITE}}}:result:early'"));
+    assert_eq!(answered.trim(), "0");
+    lab.sh("mars", "touch /run/systemd/timesync/synchronized");
+    assert_eq!(result(&lab, WRITE, "early")["refusal"]["code"], "expired");
+    task(&lab, WRITE, "w4", "service.restart", r#"{"unit":"victim.service"}"#);
+    assert_eq!(result(&lab, WRITE, "w4")["status"], "ok");
 
     // Redis away: the lanes stay, say so, and come back by themselves.
     let runs =
