@@ -229,8 +229,7 @@ impl Turn<'_> {
     }
 
     fn down(&mut self, phase: &Phase, death: Death) {
-        // It went down with another unit: that stop is nobody's order.
-        let new_stop = self.is_new_stop(death) && !self.state.taken_down;
+        let new_stop = self.is_new_stop(death);
         if let Some(until) = self.state.held(self.now).map(|hold| hold.until) {
             // The hold is respected also by what was planned before it; quarantine outlives it.
             if !matches!(phase, Phase::Quarantined { .. }) {
@@ -304,7 +303,7 @@ impl Turn<'_> {
             (RepairBy::Nobody, _) | (_, Death::NotStartable(_)) => return self.go(Phase::Watching),
             (_, Death::TakenDown(Cause::Mended)) => return self.taken_down(&Phase::Watching, true),
             (_, Death::TakenDown(Cause::Stopped)) => return self.taken_down(&Phase::Watching, false),
-            (_, Death::Stopped) => {
+            (_, Death::Stopped) if !self.stop_was_passed_on() => {
                 self.say(Say::UndeclaredStop(policy.undeclared_stop));
                 (policy.undeclared_stop, Wait::UndeclaredStop)
             }
@@ -313,7 +312,10 @@ impl Turn<'_> {
                 self.in_its_window(SYSTEMD_FIRST, Wait::SystemdFirst)
             }
             (RepairBy::Node, Death::NeverStarted) => self.in_its_window(ALERT_SETTLE, Wait::NotYet),
-            (RepairBy::Node, Death::Crashed { .. } | Death::TakenDown(Cause::Failed) | Death::Hung(_)) => {
+            (
+                RepairBy::Node,
+                Death::Crashed { .. } | Death::Stopped | Death::TakenDown(Cause::Failed) | Death::Hung(_),
+            ) => {
                 let (wait, why) = self.in_its_window(Duration::ZERO, Wait::Crowd);
                 if wait.is_zero() && self.terms.crowd.dead < CROWD {
                     if !self.spent() {

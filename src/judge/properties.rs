@@ -157,7 +157,7 @@ impl Play {
                 let gentle = *remedy != Remedy::Relaunch;
                 assert!(gentle || !spent || before.quarantined(), "acted beyond the flap guard");
                 let run = Some(InvocationId::from_bytes([self.last.1; 16]));
-                let new_stop = before.stopped != Some(Stopped { run });
+                let new_stop = before.stopped.is_none_or(|stopped: Stopped| stopped.run != run);
                 let new_stop = new_stop && !before.taken_down;
                 assert!(!(*health == Health::Dead(Death::Stopped) && new_stop), "acted against a new stop");
                 let braked = self.crowd.brake && !matches!(health, Health::Dead(_)) && !before.quarantined();

@@ -42,6 +42,9 @@ pub struct Stopped {
     /// The run that it ended; none if there was none, or if systemd had forgotten it by then.
     #[serde(default)]
     pub run: Option<InvocationId>,
+    /// Whether it was the stop of another unit that was passed on to this one: nobody stopped this one itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub passed_on: bool,
 }
 
 /// What is being done about a worker. Counters live inside the phases that need them.

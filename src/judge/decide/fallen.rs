@@ -41,14 +41,13 @@ impl Turn<'_> {
     pub(super) fn is_new_stop(&mut self, death: Death) -> bool {
         match death {
             Death::Stopped => {
-                let stopped = Some(Stopped { run: self.run });
                 // A run that systemd has forgotten is still the one that was known.
                 let known =
-                    self.state.stopped.is_some() && (self.run.is_none() || self.state.stopped == stopped);
+                    self.state.stopped.is_some_and(|stopped| self.run.is_none() || stopped.run == self.run);
                 if !known {
-                    self.state.stopped = stopped;
+                    self.state.stopped = Some(Stopped { run: self.run, passed_on: self.state.taken_down });
                 }
-                !known
+                !known && !self.state.taken_down
             }
             Death::Crashed { .. }
             | Death::TakenDown(_)
@@ -56,6 +55,11 @@ impl Turn<'_> {
             | Death::NotStartable(_)
             | Death::Hung(_) => false,
         }
+    }
+
+    /// Whether the stop that has ended its last run was passed on to it from another unit.
+    pub(super) fn stop_was_passed_on(&self) -> bool {
+        self.state.stopped.is_some_and(|stopped| stopped.passed_on)
     }
 
     /// Another unit keeps it down. Its start would pull that one up, against its own judge or an operator: it waits.

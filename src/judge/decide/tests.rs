@@ -213,6 +213,23 @@ fn what_another_worker_took_down_waits_for_it_and_comes_with_it() {
 }
 
 #[test]
+fn what_went_down_with_another_is_no_stop_of_its_own_after_a_release_either() {
+    let mut story = Story::new();
+    story.policy.relaunches = 0;
+    story.seen(MENDED, 1);
+    assert_eq!(relaunches(&story.seen(STOPPED, 1)), 0);
+    assert!(story.state.quarantined(), "it fell too often");
+    story.policy.relaunches = 3;
+    story.event(Event::Release);
+    let released = story.seen(STOPPED, 1);
+    assert_eq!(relaunches(&released), 1, "{released:?}");
+    story.done(2);
+    // A stop of the run that is up now is an operator's.
+    let stopped = story.seen(STOPPED, 2);
+    assert_eq!(relaunches(&stopped), 0, "{stopped:?}");
+}
+
+#[test]
 fn what_was_stopped_with_a_stranger_is_left_for_as_long_as_a_stop_that_nobody_declared() {
     let stopped = || Health::Dead(Death::TakenDown(Cause::Stopped));
     let mut story = Story::new();
