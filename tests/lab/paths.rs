@@ -18,6 +18,9 @@ actions:
   sudo.try:
     mode: read
     argv: [/usr/local/bin/sudo-try]
+  forge:
+    mode: read
+    argv: [/usr/local/bin/forge]
   service.restart:
     mode: write
     argv: [/usr/bin/sudo, -n, --, /usr/bin/systemctl, restart, "{unit}"]
@@ -70,6 +73,14 @@ fn a_task_takes_the_path_that_the_catalog_names_and_the_journal_proves_it() {
         "mars",
         "/usr/local/bin/sudo-try",
         "#!/bin/sh\nexec sudo -n -- /usr/bin/systemctl restart victim.service\n",
+    );
+    lab.write(
+        "mars",
+        "/usr/local/bin/forge",
+        "#!/usr/bin/python3\nimport socket, time\ns = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\n\
+         s.connect('/run/systemd/journal/socket')\nfor id in open('/run/ids').read().split():\n    \
+         s.send(f'MESSAGE=executed\\nMESSAGE_ID=5f7b6e0c1d8a4b36a2c9d40e7f1832b5\\nKEYHOLDER_TASK_ID={id}\\nKEYHOLDER_LANE=read\\n\
+         KEYHOLDER_STATUS=ok\\n'.encode())\n# Until journald has looked whose it is.\ntime.sleep(0.5)\n",
     );
     lab.write("mars", "/usr/local/bin/until-told", "#!/bin/sh\nuntil [ -e /run/told ]; do sleep 0.1; done\n");
     lab.sh("mars", "chmod 755 /usr/local/bin/*; systemctl daemon-reload; systemctl start victim");
@@ -173,6 +184,19 @@ fn a_task_takes_the_path_that_the_catalog_names_and_the_journal_proves_it() {
         (1, &"refuted".into(), &"forged".into()),
         "{proof:#}"
     );
+
+    // Nor does a task of the read lane speak for a lane, although its unit is the lane's.
+    let never = "019ad020-c580-7000-8000-0123456789ac";
+    lab.write("mars", "/run/ids", &format!("{slow}\n{never}\n"));
+    assert_eq!(prove(&lab, "mars", &slow).1["verdict"], "proved");
+    assert_eq!(run(&lab, "mars forge").1["result"]["status"], "ok");
+    for (id, verdict) in [(slow.as_str(), "proved"), (never, "refuted")] {
+        let (_, proof) = prove(&lab, "mars", id);
+        let forged = proof["evidence"].as_array().is_some_and(|all| {
+            all.iter().any(|one| one["shows"] == "forged" && one["unit"] == "keyholder-lane-read.service")
+        });
+        assert!(proof["verdict"] == verdict && forged, "{proof:#}");
+    }
 
     // journald away while a task could have run: whatever else the journal says, it proves nothing.
     lab.sh("mars", "systemctl restart systemd-journald");
