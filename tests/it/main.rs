@@ -9,9 +9,11 @@
     reason = "test code: a failed expectation ends the test, also in helpers outside #[test] functions"
 )]
 
+mod architecture;
 mod catalog;
 mod cli;
 mod detect;
+mod docs;
 mod door;
 mod executable;
 mod fleet;
