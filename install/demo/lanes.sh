@@ -123,7 +123,7 @@ TEXT
     on mars systemctl stop "$WRITE"
     fell
     watching "the stop"
-    follow '^mars/write is dead: .*nobody declared this stop; next repair in ' 'the stop announced with the time of its repair'
+    follow '^mars/write is dead: .*no hold was declared for this stop; next repair in ' 'the stop announced with the time of its repair'
     announced=$first
     typed ai-core 'keyholder run mars demo.note --no-wait      # three times'
     for _ in 1 2 3; do on ai-core keyholder run mars demo.note --no-wait >/dev/null; done

@@ -42,7 +42,7 @@ TEXT
     on mars systemctl stop agent.service
     fell
     watching "the stop"
-    follow '^mars/agent is dead: .*nobody declared this stop; next repair in ' 'the stop announced with the time of its repair'
+    follow '^mars/agent is dead: .*no hold was declared for this stop; next repair in ' 'the stop announced with the time of its repair'
     local announced=$first
     due=$(reported agent due_in_ms)
     limit=$(records alert mars/agent)

@@ -23,7 +23,7 @@ pub fn installed(path: &Path, catalog: &Catalog) -> Result<(), Problems> {
 pub(super) fn compare(name: &str, bytes: &[u8], catalog: &Catalog) -> Result<(), Problems> {
     let file: Arc<str> = name.into();
     let needed = sudoers::lines(catalog)
-        .map_err(|error| Problems::of_file(&file, error.to_string(), "mend the catalog first"))?;
+        .map_err(|error| Problems::of_file(&file, error.to_string(), "fix the catalog first"))?;
     let mut missing: BTreeSet<String> = needed.into_iter().flat_map(|(_, lines)| lines).collect();
     let allowed = missing.clone();
     let source = file::text(&file, bytes)?;

@@ -48,7 +48,7 @@ pub struct AlertArgs {
 
 /// What the hook reads.
 #[derive(Debug, Serialize)]
-struct Told {
+struct AlertOutput {
     /// Whose record it is; empty if not even that is known.
     node: String,
     #[serde(flatten)]
@@ -75,7 +75,7 @@ pub fn run(args: AlertArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Reads the record, and asks a supervisor that is not there again.
-fn read(args: &AlertArgs) -> anyhow::Result<Told> {
+fn read(args: &AlertArgs) -> anyhow::Result<AlertOutput> {
     let until = Instant::now() + PATIENCE;
     loop {
         match ask(args) {
@@ -85,28 +85,28 @@ fn read(args: &AlertArgs) -> anyhow::Result<Told> {
     }
 }
 
-fn ask(args: &AlertArgs) -> anyhow::Result<Told> {
+fn ask(args: &AlertArgs) -> anyhow::Result<AlertOutput> {
     let mut link = args.link.open()?;
     let node = link.server().node.clone();
     for last in [NEAR, FAR] {
         match link.ask(&node, None, Verb::Audit { last }, "", QUESTION_DEADLINE)? {
             Verdict::Outcome(Outcome::Audit(lines)) => {
                 if let Some(line) = lines.into_iter().find(|line| line.seq == args.seq) {
-                    return Ok(Told { node: node.to_string(), line: line.into() });
+                    return Ok(AlertOutput { node: node.to_string(), line: line.into() });
                 }
             }
             Verdict::Refused(refusal) => return Err(refusal.into()),
-            Verdict::Outcome(_) => return Err(super::ask::beside_the_point("audit")),
+            Verdict::Outcome(_) => return Err(super::ask::unexpected_reply("audit")),
         }
     }
     bail!("it is not among the newest {FAR} of the audit")
 }
 
 /// Somebody must be told all the same.
-fn unreadable(seq: u64, why: &str) -> Told {
+fn unreadable(seq: u64, why: &str) -> AlertOutput {
     let text =
         format!("record {seq} is an alert that could not be read ({}): keyholder status", printable(why));
-    Told {
+    AlertOutput {
         node: fleet::whoami(None).as_ref().map(NodeName::to_string).unwrap_or_default(),
         line: EventLine {
             seq,

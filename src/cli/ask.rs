@@ -61,7 +61,7 @@ pub(super) fn whole_fleet(link: &mut Link, verb: &str) -> anyhow::Result<Vec<Nod
         | Outcome::Powered { .. }
         | Outcome::Drilled(_)
         | Outcome::Noted
-        | Outcome::Watching => Err(beside_the_point(verb)),
+        | Outcome::Watching => Err(unexpected_reply(verb)),
     }
 }
 
@@ -72,9 +72,9 @@ pub(super) fn refused(refusal: Refusal) -> anyhow::Error {
 }
 
 /// The answer does not belong to the question.
-pub(super) fn beside_the_point(verb: &str) -> anyhow::Error {
+pub(super) fn unexpected_reply(verb: &str) -> anyhow::Error {
     anyhow!(
-        "the supervisor answered something else than {verb}: does it run another version? \
+        "unexpected reply to {verb}: does it run another version? \
          try: systemctl restart keyholder.service"
     )
 }

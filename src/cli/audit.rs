@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use nix::unistd::geteuid;
 
-use super::ask::{beside_the_point, outcome};
+use super::ask::{outcome, unexpected_reply};
 use super::exit::Exit;
 use super::link::{LinkArgs, LinkError, QUESTION_DEADLINE};
 use super::screen::ColorArgs;
@@ -60,7 +60,7 @@ pub fn run(args: AuditArgs) -> anyhow::Result<ExitCode> {
         Err(error) => return Err(error.into()),
     };
     let Outcome::Audit(lines) = outcome(verdict, args.json)? else {
-        return Err(beside_the_point("audit"));
+        return Err(unexpected_reply("audit"));
     };
     if !args.json {
         screen::print(&render::audit(&lines, screen::fold_at(), args.color.paint()))?;

@@ -8,7 +8,7 @@ use anyhow::Context;
 use serde_json::{Value, json};
 
 use super::exit::Exit;
-use super::problems::Look;
+use super::problems::ProblemStyle;
 use super::screen;
 use crate::catalog::{self, Action, Arg, Loaded, Param, sudoers};
 use crate::config::{Severity, escape};
@@ -131,7 +131,7 @@ fn print_sudoers(args: &SudoersArgs) -> anyhow::Result<Exit> {
             Ok(Exit::Ok)
         }
         Err(problems) => {
-            tell(&Look::of_stderr().show(&problems, Severity::Error))?;
+            tell(&ProblemStyle::of_stderr().show(&problems, Severity::Error))?;
             Ok(Exit::Failed)
         }
     }
@@ -139,7 +139,7 @@ fn print_sudoers(args: &SudoersArgs) -> anyhow::Result<Exit> {
 
 /// The catalog at `path`; its problems go to standard error, and so do warnings.
 fn load(path: &Path) -> anyhow::Result<Option<Loaded>> {
-    let look = Look::of_stderr();
+    let look = ProblemStyle::of_stderr();
     match catalog::inspect(&[path], None).into_iter().next().context("the catalog was not looked at")? {
         Ok(loaded) => {
             tell(&look.show(&loaded.warnings, Severity::Warning))?;

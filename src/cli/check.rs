@@ -12,7 +12,7 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 
 use super::doctor::{self, Finding};
-use super::problems::Look;
+use super::problems::ProblemStyle;
 use crate::fleet::{
     self, Fleet, Grant, Loaded, Node, Problem, Problems, Right, Scope, Severity, WhoamiError, escape,
 };
@@ -65,7 +65,7 @@ pub fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {
     let senses = |me: &NodeName, node: &Node| {
         if args.node.is_some() || args.quiet { Vec::new() } else { doctor::unseen(me, node) }
     };
-    let code = check(&args, me, senses, Look::of_stderr(), &mut out, &mut err)?;
+    let code = check(&args, me, senses, ProblemStyle::of_stderr(), &mut out, &mut err)?;
     Ok(ExitCode::from(code))
 }
 
@@ -73,7 +73,7 @@ fn check(
     args: &CheckArgs,
     me: Result<NodeName, WhoamiError>,
     senses: impl Fn(&NodeName, &Node) -> Vec<Finding>,
-    look: Look,
+    look: ProblemStyle,
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> io::Result<u8> {

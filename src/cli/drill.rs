@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::ask::{beside_the_point, duration, outcome, reason, whole_fleet};
+use super::ask::{duration, outcome, reason, unexpected_reply, whole_fleet};
 use super::exit::Exit;
 use super::link::{Link, LinkArgs};
 use super::render::Rehearsed;
@@ -190,7 +190,7 @@ fn one(
     tell(&format!("rehearsing {class} with {subject} …"))?;
     let verdict = ask(link, args, (subject, class), args.wait.unwrap_or_default(), &tell)?;
     let Outcome::Drilled(report) = outcome(verdict, args.json)? else {
-        return Err(beside_the_point("drill"));
+        return Err(unexpected_reply("drill"));
     };
     if !args.json {
         screen::say(&render::drilled(&report))?;
@@ -212,7 +212,7 @@ fn all(link: &mut Link, args: &DrillArgs, here: &NodeName, cells: &[Cell]) -> an
             tell("rehearsing …")?;
             match ask(link, args, (subject, *class), args.wait.unwrap_or(BETWEEN), &tell)? {
                 Verdict::Outcome(Outcome::Drilled(report)) => Rehearsed::Done(report),
-                Verdict::Outcome(_) => return Err(beside_the_point("drill")),
+                Verdict::Outcome(_) => return Err(unexpected_reply("drill")),
                 Verdict::Refused(refusal) => Rehearsed::Refused(refusal),
             }
         };

@@ -23,7 +23,7 @@ pub fn exit(error: &anyhow::Error) -> Exit {
     if error.is::<NoSuchNode>() {
         return Exit::NoSuch;
     }
-    // Nothing was given to anybody.
+    // No task was submitted.
     if error.is::<PlanRefused>()
         || error.is::<SignerError>()
         || error.is::<NotApproved>()

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::ask::{beside_the_point, outcome};
+use super::ask::{outcome, unexpected_reply};
 use super::exit::Exit;
 use super::link::{Link, LinkArgs, LinkError, QUESTION_DEADLINE};
 use super::render::Trail;
@@ -66,7 +66,7 @@ struct Missed {
 pub fn run(args: EventsArgs) -> anyhow::Result<ExitCode> {
     let mut link = args.link.open()?;
     let trail = Trail::new(screen::fold_at(), args.color.paint());
-    let mut told = Told { args: &args, newest: None, trail };
+    let mut told = EventOutput { args: &args, newest: None, trail };
     loop {
         let lost = match told.follow(&mut link) {
             Ok(()) => return Ok(Exit::Ok.into()),
@@ -84,14 +84,14 @@ pub fn run(args: EventsArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// What has been told so far.
-struct Told<'a> {
+struct EventOutput<'a> {
     args: &'a EventsArgs,
     /// The highest number among it.
     newest: Option<u64>,
     trail: Trail,
 }
 
-impl Told<'_> {
+impl EventOutput<'_> {
     /// Follows one connection until its reader has gone.
     fn follow(&mut self, link: &mut Link) -> anyhow::Result<()> {
         let here = link.server().node.clone();
@@ -100,7 +100,7 @@ impl Told<'_> {
             && outcome(link.ask(&here, None, Verb::Events {}, "", QUESTION_DEADLINE)?, false)?
                 != Outcome::Watching
         {
-            return Err(beside_the_point("events"));
+            return Err(unexpected_reply("events"));
         }
         if !self.earlier(link)? || self.args.no_follow {
             return Ok(());
@@ -151,7 +151,7 @@ impl Told<'_> {
             }
             verdict @ (Verdict::Outcome(_) | Verdict::Refused(_)) => {
                 outcome(verdict, false)?;
-                return Err(beside_the_point("audit"));
+                return Err(unexpected_reply("audit"));
             }
         };
         if first && self.args.last == 0 {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 
-use super::ask::{beside_the_point, outcome};
+use super::ask::{outcome, unexpected_reply};
 use super::exit::Exit;
 use super::link::{LinkArgs, QUESTION_DEADLINE};
 use super::render;
@@ -96,7 +96,7 @@ fn live(target: &Subject, args: &ExplainArgs) -> anyhow::Result<ExitCode> {
         | Outcome::Audit(_)
         | Outcome::Proof(_)
         | Outcome::Noted
-        | Outcome::Watching => return Err(beside_the_point("explain")),
+        | Outcome::Watching => return Err(unexpected_reply("explain")),
     };
     if args.record {
         screen::print(&recording(&explanation)?)?;

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use super::ask::{beside_the_point, duration, outcome, reason};
+use super::ask::{duration, outcome, reason, unexpected_reply};
 use super::exit::Exit;
 use super::link::LinkArgs;
 use super::{render, screen};
@@ -48,7 +48,7 @@ pub struct NudgeArgs {
     pub order: GentleArgs,
 }
 
-/// Build a worker's receive pipe anew as fleet.yaml says (delivery_gap.repipe), and see whether work reaches it
+/// Build a worker's receive pipe again as fleet.yaml says (delivery_gap.repipe), and see whether work reaches it
 ///
 /// Only for a worker that runs. Only root may.
 #[derive(Debug, clap::Args)]
@@ -76,7 +76,7 @@ pub fn run(remedy: Remedy, args: GentleArgs) -> anyhow::Result<ExitCode> {
     let verdict = link.ask(&target.node, Some(&target.worker), verb, &args.why, args.timeout)?;
     let whole = started.elapsed();
     let outcome = outcome(verdict, args.json)?;
-    let told = render::remedied(target, &outcome, whole).ok_or_else(|| beside_the_point(remedy.name()))?;
+    let told = render::remedied(target, &outcome, whole).ok_or_else(|| unexpected_reply(remedy.name()))?;
     if !args.json {
         screen::say(&told)?;
     }

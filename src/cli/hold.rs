@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use super::ask::{beside_the_point, duration, outcome, reason};
+use super::ask::{duration, outcome, reason, unexpected_reply};
 use super::exit::Exit;
 use super::link::{LinkArgs, QUESTION_DEADLINE};
 use super::{render, screen};
@@ -44,7 +44,7 @@ pub fn run(args: HoldArgs) -> anyhow::Result<ExitCode> {
     let verdict =
         link.ask(&target.node, Some(&target.worker), Verb::Hold { for_ms }, &args.why, QUESTION_DEADLINE)?;
     let Outcome::Held { for_ms } = outcome(verdict, args.json)? else {
-        return Err(beside_the_point("hold"));
+        return Err(unexpected_reply("hold"));
     };
     if !args.json {
         screen::say(&render::held(target, for_ms))?;

@@ -17,7 +17,7 @@ use crate::vocabulary::{NodeName, printable};
 
 mod probe;
 
-pub use probe::{Answer, Outcome, Probe, Trouble, probe};
+pub use probe::{KeyProbeReply, Outcome, Probe, Trouble, probe};
 
 /// Make, show, try out and change this node's key
 ///

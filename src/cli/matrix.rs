@@ -16,7 +16,7 @@ use super::link::{LinkArgs, LinkError};
 use super::problems;
 use super::screen::{self, ColorArgs};
 use super::subject::Subject;
-use crate::fleet::matrix::{self, Matrix, Place, Rehearsals, Source};
+use crate::fleet::matrix::{self, Matrix, MatrixCell, Rehearsals, Source};
 use crate::fleet::{Fleet, Severity};
 use crate::peer::wire::{NodeReport, NodeState};
 use crate::vocabulary::{FleetHash, NodeName, WorkerName};
@@ -112,7 +112,7 @@ fn fleet(path: &Path) -> Option<Fleet> {
     match Fleet::load(path) {
         Ok(loaded) => Some(loaded.fleet),
         Err(problems) => {
-            let shown = problems::Look::of_stderr().show(&problems, Severity::Error);
+            let shown = problems::ProblemStyle::of_stderr().show(&problems, Severity::Error);
             screen::pass_on(shown.trim_end_matches('\n'));
             None
         }
@@ -202,7 +202,11 @@ fn rehearsals(reports: &[NodeReport]) -> Rehearsals {
     known
 }
 
-fn newest(last: &mut BTreeMap<Place, matrix::Rehearsal>, place: Place, told: &crate::peer::wire::Rehearsal) {
+fn newest(
+    last: &mut BTreeMap<MatrixCell, matrix::Rehearsal>,
+    place: MatrixCell,
+    told: &crate::peer::wire::Rehearsal,
+) {
     if last.get(&place).is_some_and(|known| known.ago_ms <= told.ago_ms) {
         return;
     }

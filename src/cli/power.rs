@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use super::ask::{beside_the_point, duration, outcome, reason};
+use super::ask::{duration, outcome, reason, unexpected_reply};
 use super::exit::Exit;
 use super::link::LinkArgs;
 use super::screen;
@@ -45,7 +45,7 @@ pub fn run(args: PowerArgs) -> anyhow::Result<ExitCode> {
     let mut link = args.link.open()?;
     let verdict = link.ask(&args.node, None, Verb::Power { force: args.force }, &args.why, args.timeout)?;
     let outcome = outcome(verdict, args.json)?;
-    let Outcome::Powered { done, how, took_us } = outcome else { return Err(beside_the_point("power")) };
+    let Outcome::Powered { done, how, took_us } = outcome else { return Err(unexpected_reply("power")) };
     if !args.json {
         let took = human(Duration::from_micros(took_us));
         screen::say(&format!(

@@ -6,14 +6,14 @@ use crate::config::{Problems, Severity};
 
 /// How problems are shown.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Look {
+pub(super) struct ProblemStyle {
     /// Whether a person looks.
     pub terminal: bool,
     /// Whether with colours.
     pub colour: bool,
 }
 
-impl Look {
+impl ProblemStyle {
     /// For whoever reads standard error.
     pub(super) fn of_stderr() -> Self {
         let terminal = io::stderr().is_terminal();

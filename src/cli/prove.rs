@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use super::ask::{beside_the_point, outcome, refused};
+use super::ask::{outcome, refused, unexpected_reply};
 use super::exit::Exit;
 use super::link::LinkArgs;
 use super::screen;
@@ -57,7 +57,7 @@ pub fn run(args: ProveArgs) -> anyhow::Result<ExitCode> {
     let mut link = args.link.open()?;
     let node = args.node.unwrap_or_else(|| link.server().node.clone());
     let verdict = link.ask(&node, None, Verb::Prove { task: args.task, lane }, "", PATIENCE)?;
-    let Outcome::Proof(proof) = outcome(verdict, args.json)? else { return Err(beside_the_point("prove")) };
+    let Outcome::Proof(proof) = outcome(verdict, args.json)? else { return Err(unexpected_reply("prove")) };
     if !args.json {
         screen::say(&shown(&proof))?;
     }
@@ -77,7 +77,7 @@ pub(super) fn ask(
     let verb = Verb::Prove { task: task.clone(), lane };
     match link.open()?.ask(node, None, verb, "", PATIENCE)? {
         Verdict::Outcome(Outcome::Proof(proof)) => Ok(proof),
-        Verdict::Outcome(_) => Err(beside_the_point("prove")),
+        Verdict::Outcome(_) => Err(unexpected_reply("prove")),
         Verdict::Refused(refusal) => Err(refused(refusal)),
     }
 }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 
-use super::ask::{beside_the_point, outcome, reason};
+use super::ask::{outcome, reason, unexpected_reply};
 use super::exit::Exit;
 use super::link::{LinkArgs, QUESTION_DEADLINE};
 use super::run::wanted;
@@ -142,14 +142,14 @@ async fn act(
         args.link.open().context("nothing was touched, because there is nobody to keep the record of it")?;
     let here = link.server().node.clone();
     let Outcome::Noted = outcome(link.ask(&here, None, verb, why, QUESTION_DEADLINE)?, false)? else {
-        return Err(beside_the_point("requeue or drop"));
+        return Err(unexpected_reply("requeue or drop"));
     };
     // Given first, then buried: whatever ends this in between, the task is not lost.
     if let Some(bytes) = task {
         front.push(queue, bytes).await?;
         screen::print(&format!("requeued task {}, unchanged\n", dead.name()))?;
     }
-    if !front.bury(queue, dead.raw()).await? {
+    if !front.remove_dead_letter(queue, dead.raw()).await? {
         bail!("task {} is no longer among the dead: somebody else was here at the same time", dead.name());
     }
     screen::complain(&format!("task {} is no longer among the dead of {}", dead.name(), args.node));

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use super::ask::{beside_the_point, duration, outcome, reason};
+use super::ask::{duration, outcome, reason, unexpected_reply};
 use super::exit::Exit;
 use super::link::LinkArgs;
 use super::{render, screen};
@@ -62,7 +62,7 @@ pub fn run(args: RelaunchArgs) -> anyhow::Result<ExitCode> {
         link.ask(&target.node, Some(&target.worker), Verb::Relaunch(order), &args.why, args.timeout)?;
     let whole = started.elapsed();
     let outcome = outcome(verdict, args.json)?;
-    let told = render::relaunched(target, &outcome, whole).ok_or_else(|| beside_the_point("relaunch"))?;
+    let told = render::relaunched(target, &outcome, whole).ok_or_else(|| unexpected_reply("relaunch"))?;
     if !args.json {
         screen::say(&told)?;
     }

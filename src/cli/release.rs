@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use super::ask::{beside_the_point, outcome, reason};
+use super::ask::{outcome, reason, unexpected_reply};
 use super::exit::Exit;
 use super::link::{LinkArgs, QUESTION_DEADLINE};
 use super::{render, screen};
@@ -40,7 +40,7 @@ pub fn run(args: ReleaseArgs) -> anyhow::Result<ExitCode> {
     let verdict =
         link.ask(&target.node, Some(&target.worker), Verb::Release {}, &args.why, QUESTION_DEADLINE)?;
     let Outcome::Released { hold, quarantine } = outcome(verdict, args.json)? else {
-        return Err(beside_the_point("release"));
+        return Err(unexpected_reply("release"));
     };
     if !args.json {
         screen::say(&render::released(target, hold, quarantine))?;

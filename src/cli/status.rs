@@ -4,7 +4,7 @@ pub(super) mod args;
 
 use std::process::ExitCode;
 
-use super::ask::{beside_the_point, outcome};
+use super::ask::{outcome, unexpected_reply};
 use super::ending;
 use super::exit::{self, Exit};
 use super::link::{Link, QUESTION_DEADLINE};
@@ -59,7 +59,7 @@ fn ask(link: &mut Link, subject: Option<&Subject>, json: bool) -> anyhow::Result
         | Outcome::Powered { .. }
         | Outcome::Drilled(_)
         | Outcome::Noted
-        | Outcome::Watching => Err(beside_the_point("status")),
+        | Outcome::Watching => Err(unexpected_reply("status")),
     }
 }
 

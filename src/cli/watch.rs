@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::ask::{beside_the_point, outcome};
+use super::ask::{outcome, unexpected_reply};
 use super::exit::Exit;
 use super::link::{Link, LinkError, QUESTION_DEADLINE};
 use super::status::args::{StatusArgs, look};
@@ -81,7 +81,7 @@ fn follow(args: &StatusArgs, link: &mut Link, form: Form) -> anyhow::Result<()> 
         | Outcome::Remedied(_)
         | Outcome::Powered { .. }
         | Outcome::Drilled(_)
-        | Outcome::Noted => return Err(beside_the_point("watch")),
+        | Outcome::Noted => return Err(unexpected_reply("watch")),
     }
     let mut heard = Instant::now();
     let mut view = View::new(heard);

@@ -125,7 +125,7 @@ impl Problems {
     }
 
     pub(crate) fn omitted_line(&self) -> Option<String> {
-        (self.omitted > 0).then(|| format!("and {} more; mend these first", self.omitted))
+        (self.omitted > 0).then(|| format!("and {} more; fix these first", self.omitted))
     }
 }
 
@@ -197,6 +197,6 @@ mod tests {
             problems.push(Problem::of_file(&"f".into(), "m", ""));
         }
         assert_eq!((problems.iter().count(), problems.len()), (MAX_PROBLEMS, MAX_PROBLEMS + 7));
-        assert!(problems.to_string().ends_with("\nand 7 more; mend these first"));
+        assert!(problems.to_string().ends_with("\nand 7 more; fix these first"));
     }
 }

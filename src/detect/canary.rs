@@ -5,14 +5,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::judge::Reading;
-use crate::queue::{Bird, CanaryAt, LaneSeen};
+use crate::queue::{CanaryAt, CanaryTask, LaneSeen};
 use crate::vocabulary::NodeName;
 
 /// Which canary is out, and when the next one is sent. Never two of one watcher at a time: in a queue that stands still
 /// they would pile up.
 #[derive(Debug)]
 pub(super) struct Aviary {
-    out: Option<Bird>,
+    out: Option<CanaryTask>,
     next: Instant,
     every: Duration,
 }
@@ -23,12 +23,12 @@ impl Aviary {
     }
 
     /// The canary to be sent now, if one is due.
-    pub(super) fn due(&self, from: &NodeName, now: Instant) -> Option<Bird> {
-        if self.out.is_some() || now < self.next { None } else { Bird::new(from) }
+    pub(super) fn due(&self, from: &NodeName, now: Instant) -> Option<CanaryTask> {
+        if self.out.is_some() || now < self.next { None } else { CanaryTask::new(from) }
     }
 
     /// It was sent.
-    pub(super) fn sent(&mut self, bird: Bird, now: Instant) {
+    pub(super) fn sent(&mut self, bird: CanaryTask, now: Instant) {
         self.out = Some(bird);
         self.next = now + self.every;
     }

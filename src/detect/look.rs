@@ -19,20 +19,20 @@ const LONGEST: Duration = Duration::from_secs(10);
 
 /// One sign of one worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Look {
+pub struct Check {
     /// The worker.
     pub target: Target,
     /// Which sign.
     pub sign: Sign,
     /// Where it is.
-    pub place: Place,
+    pub place: SignSource,
     /// How often it is read.
     pub every: Duration,
 }
 
 /// Where a sign is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum SignSource {
     /// A file's modification time.
     File(PathBuf),
     /// A lane's status file.
@@ -58,8 +58,8 @@ pub enum Place {
     Canary(QueueName, Duration),
 }
 
-impl Look {
-    fn new(target: &Target, sign: Sign, place: Place, limit: Duration) -> Self {
+impl Check {
+    fn new(target: &Target, sign: Sign, place: SignSource, limit: Duration) -> Self {
         let every = (limit / PER_LIMIT).clamp(SHORTEST, LONGEST);
         Self { target: target.clone(), sign, place, every }
     }
@@ -73,19 +73,19 @@ impl Look {
     ) -> Vec<Self> {
         let beat = stuck.map(|stuck| {
             let place = match &stuck.heartbeat {
-                Heartbeat::File(path) => Place::File(path.clone()),
-                Heartbeat::Redis(key) => Place::Key(key.clone()),
-                Heartbeat::Journal => Place::Journal(unit.clone()),
-                Heartbeat::Command(command) => Place::Command(command.clone()),
-                Heartbeat::Watchdog => Place::Watchdog(unit.clone()),
-                Heartbeat::Lane(mode) => Place::Lane(LaneStatus::path(*mode)),
+                Heartbeat::File(path) => SignSource::File(path.clone()),
+                Heartbeat::Redis(key) => SignSource::Key(key.clone()),
+                Heartbeat::Journal => SignSource::Journal(unit.clone()),
+                Heartbeat::Command(command) => SignSource::Command(command.clone()),
+                Heartbeat::Watchdog => SignSource::Watchdog(unit.clone()),
+                Heartbeat::Lane(mode) => SignSource::Lane(LaneStatus::path(*mode)),
             };
             Self::new(target, Sign::Beat, place, stuck.older_than)
         });
         let flow = gap.map(|gap| Self::flow(target, gap));
         let canary = gap.and_then(|gap| match (&gap.flow, gap.canary) {
             (Flow::Lane(mode), Some(Canary { every, within })) => {
-                let place = Place::Canary(queue(&target.node, *mode), every);
+                let place = SignSource::Canary(queue(&target.node, *mode), every);
                 Some(Self::new(target, Sign::Canary, place, within))
             }
             (Flow::Lane(_) | Flow::Queue { .. }, _) => None,
@@ -98,7 +98,7 @@ impl Look {
     pub fn from_outside(target: &Target, stuck: Option<&Stuck>, gap: Option<&DeliveryGap>) -> Vec<Self> {
         let beat = stuck.and_then(|stuck| match &stuck.heartbeat {
             Heartbeat::Redis(key) => {
-                Some(Self::new(target, Sign::Beat, Place::Key(key.clone()), stuck.older_than))
+                Some(Self::new(target, Sign::Beat, SignSource::Key(key.clone()), stuck.older_than))
             }
             Heartbeat::File(_)
             | Heartbeat::Journal
@@ -111,8 +111,8 @@ impl Look {
 
     fn flow(target: &Target, gap: &DeliveryGap) -> Self {
         let place = match &gap.flow {
-            Flow::Queue { key, busy } => Place::Queue { key: key.clone(), busy: busy.clone() },
-            Flow::Lane(mode) => Place::LaneQueue(queue(&target.node, *mode)),
+            Flow::Queue { key, busy } => SignSource::Queue { key: key.clone(), busy: busy.clone() },
+            Flow::Lane(mode) => SignSource::LaneQueue(queue(&target.node, *mode)),
         };
         Self::new(target, Sign::Flow, place, gap.not_draining_for)
     }
@@ -144,7 +144,7 @@ mod tests {
         for (limit, every) in [(90, 10_000), (20, 5_000), (2, 500), (1, 250)] {
             let stuck = Stuck { heartbeat: Heartbeat::Journal, older_than: secs(limit), nudge: None };
             let unit = "agent.service".parse().unwrap();
-            let looks = Look::at(&target(), &unit, Some(&stuck), None);
+            let looks = Check::at(&target(), &unit, Some(&stuck), None);
             let [look] = looks.as_slice() else { panic!("{looks:?}") };
             assert_eq!((look.every, look.sign), (Duration::from_millis(every), Sign::Beat));
         }
@@ -161,12 +161,12 @@ mod tests {
         let stuck = |heartbeat| Stuck { heartbeat, older_than: secs(60), nudge: None };
         let lane = stuck(Heartbeat::Lane(Mode::Read));
         let unit = "keyholder-lane-read.service".parse().unwrap();
-        let signs = |looks: Vec<Look>| looks.iter().map(|look| look.sign).collect::<Vec<_>>();
-        let here = Look::at(&target(), &unit, Some(&lane), Some(&gap));
+        let signs = |looks: Vec<Check>| looks.iter().map(|look| look.sign).collect::<Vec<_>>();
+        let here = Check::at(&target(), &unit, Some(&lane), Some(&gap));
         assert_eq!(here[2].every, secs(5), "the canary is looked after by its own limit");
         assert_eq!(signs(here), [Sign::Beat, Sign::Flow, Sign::Canary]);
-        assert_eq!(signs(Look::from_outside(&target(), Some(&lane), Some(&gap))), [Sign::Flow]);
+        assert_eq!(signs(Check::from_outside(&target(), Some(&lane), Some(&gap))), [Sign::Flow]);
         let key = stuck(Heartbeat::Redis("beat".to_owned()));
-        assert_eq!(signs(Look::from_outside(&target(), Some(&key), Some(&gap))), [Sign::Beat, Sign::Flow]);
+        assert_eq!(signs(Check::from_outside(&target(), Some(&key), Some(&gap))), [Sign::Beat, Sign::Flow]);
     }
 }

@@ -21,7 +21,7 @@ use crate::judge::{Reading, Sign};
 use crate::systemd::Systemd;
 use crate::vocabulary::Target;
 
-pub use look::{Look, Place};
+pub use look::{Check, SignSource};
 pub(crate) use mounts::unfit;
 
 /// What a detector read.
@@ -39,7 +39,7 @@ pub struct Vital {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
     /// Each of them, at most one per worker and sign.
-    pub looks: Vec<Look>,
+    pub looks: Vec<Check>,
     /// Where Redis is, with credentials if need be; without it what is there cannot be seen.
     pub redis: Option<String>,
 }

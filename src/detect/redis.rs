@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use tokio::time::Instant;
 
 use super::canary::Aviary;
-use super::look::{Look, Place};
+use super::look::{Check, SignSource};
 use crate::judge::{Reading, Sign};
-use crate::queue::{Answer, Eyes, LaneSeen, Question};
+use crate::queue::{LaneSeen, ProbeReply, Question, QueueProbe};
 use crate::vocabulary::Target;
 
 /// The connection, and what has to be remembered from one look to the next.
 #[derive(Debug)]
 pub(super) struct Watcher {
     /// Or why there is none.
-    eyes: Result<Eyes, String>,
+    eyes: Result<QueueProbe, String>,
     lists: BTreeMap<(Target, Sign), Ends>,
     canaries: BTreeMap<Target, Aviary>,
 }
@@ -22,14 +22,14 @@ pub(super) struct Watcher {
 impl Watcher {
     pub(super) fn new(url: Option<&str>) -> Self {
         let eyes = match url {
-            Some(url) => Eyes::new(url).map_err(|error| error.to_string()),
+            Some(url) => QueueProbe::new(url).map_err(|error| error.to_string()),
             None => Err("the fleet file names no Redis".to_owned()),
         };
         Self { eyes, lists: BTreeMap::new(), canaries: BTreeMap::new() }
     }
 
     /// What is remembered of workers that are no longer looked at.
-    pub(super) fn keep(&mut self, looks: &[Look]) {
+    pub(super) fn keep(&mut self, looks: &[Check]) {
         self.lists.retain(|(target, sign), _| {
             looks.iter().any(|look| look.target == *target && look.sign == *sign)
         });
@@ -38,7 +38,7 @@ impl Watcher {
     }
 
     /// Reads these, in their order.
-    pub(super) async fn read(&mut self, looks: &[Look]) -> Vec<Reading> {
+    pub(super) async fn read(&mut self, looks: &[Check]) -> Vec<Reading> {
         let all = |why: &String| looks.iter().map(|_| Reading::Failed(why.clone())).collect();
         let eyes = match &mut self.eyes {
             Ok(eyes) => eyes,
@@ -48,10 +48,10 @@ impl Watcher {
         let mut questions = Vec::with_capacity(looks.len());
         for look in looks {
             questions.push(match &look.place {
-                Place::Key(key) => Question::Key(key.clone()),
-                Place::Queue { key, busy } => Question::List { key: key.clone(), busy: busy.clone() },
-                Place::LaneQueue(queue) => Question::Lane { queue: queue.clone(), canary: None },
-                Place::Canary(queue, every) => {
+                SignSource::Key(key) => Question::Key(key.clone()),
+                SignSource::Queue { key, busy } => Question::List { key: key.clone(), busy: busy.clone() },
+                SignSource::LaneQueue(queue) => Question::Lane { queue: queue.clone(), canary: None },
+                SignSource::Canary(queue, every) => {
                     let now = Instant::now();
                     let aviary =
                         self.canaries.entry(look.target.clone()).or_insert_with(|| Aviary::new(now, *every));
@@ -63,11 +63,11 @@ impl Watcher {
                     }
                     Question::Lane { queue: queue.clone(), canary: aviary.out() }
                 }
-                Place::File(_)
-                | Place::Lane(_)
-                | Place::Journal(_)
-                | Place::Command(_)
-                | Place::Watchdog(_) => continue,
+                SignSource::File(_)
+                | SignSource::Lane(_)
+                | SignSource::Journal(_)
+                | SignSource::Command(_)
+                | SignSource::Watchdog(_) => continue,
             });
         }
         let answers = match eyes.look(&questions).await {
@@ -91,46 +91,48 @@ impl Watcher {
         readings
     }
 
-    fn reading(&mut self, look: &Look, answer: &Answer, unsent: &BTreeMap<Target, String>) -> Reading {
+    fn reading(&mut self, look: &Check, answer: &ProbeReply, unsent: &BTreeMap<Target, String>) -> Reading {
         let name = match &look.place {
-            Place::Key(name) | Place::Queue { key: name, .. } => name.as_str(),
-            Place::LaneQueue(queue) | Place::Canary(queue, _) => queue.as_str(),
-            Place::File(_) | Place::Lane(_) | Place::Journal(_) | Place::Command(_) | Place::Watchdog(_) => {
-                ""
-            }
+            SignSource::Key(name) | SignSource::Queue { key: name, .. } => name.as_str(),
+            SignSource::LaneQueue(queue) | SignSource::Canary(queue, _) => queue.as_str(),
+            SignSource::File(_)
+            | SignSource::Lane(_)
+            | SignSource::Journal(_)
+            | SignSource::Command(_)
+            | SignSource::Watchdog(_) => "",
         };
         match answer {
-            Answer::Wrong(why) => Reading::Failed(format!("{name}: {why}")),
-            Answer::Lives => Reading::Moving,
-            Answer::Gone => Reading::Silent(format!("the key {name} is missing")),
-            Answer::Stays => Reading::Failed(format!(
+            ProbeReply::Wrong(why) => Reading::Failed(format!("{name}: {why}")),
+            ProbeReply::Lives => Reading::Moving,
+            ProbeReply::Gone => Reading::Silent(format!("the key {name} is missing")),
+            ProbeReply::Stays => Reading::Failed(format!(
                 "the key {name} has no time to live, so that it is there proves nothing; write it with SET … EX"
             )),
             // A job in hand is progress for as long as its worker says so.
-            Answer::List { busy: true, .. } => Reading::Moving,
-            Answer::List { length, left, right, busy: false } => {
+            ProbeReply::List { busy: true, .. } => Reading::Moving,
+            ProbeReply::List { length, left, right, busy: false } => {
                 self.list(look, Ends { length: *length, left: *left, right: *right })
             }
-            Answer::Lane(seen) if look.sign == Sign::Canary => match unsent.get(&look.target) {
+            ProbeReply::Lane(seen) if look.sign == Sign::Canary => match unsent.get(&look.target) {
                 Some(why) => Reading::Failed(format!("the canary cannot be sent: {why}")),
                 None => {
                     self.canaries.get_mut(&look.target).map_or(Reading::Moving, |aviary| aviary.seen(seen))
                 }
             },
-            Answer::Lane(seen) => self.lane(look, seen),
+            ProbeReply::Lane(seen) => self.lane(look, seen),
         }
     }
 
     /// Progress is that something was taken. Pushing makes a list longer and changes one of its ends; taking makes it shorter
     /// and changes the other. So a list that is as long as before, or longer, was taken from only if both ends have changed:
     /// an end that changes alone was pushed to.
-    fn list(&mut self, look: &Look, now: Ends) -> Reading {
+    fn list(&mut self, look: &Check, now: Ends) -> Reading {
         if self.taken(look, now) || now.length == 0 { Reading::Moving } else { Reading::Mark(0) }
     }
 
     /// A task that was begun is progress for as long as its lane lets it run. What was only taken may have been taken by a
     /// connection that nobody listens at any more.
-    fn lane(&mut self, look: &Look, seen: &LaneSeen) -> Reading {
+    fn lane(&mut self, look: &Check, seen: &LaneSeen) -> Reading {
         let LaneSeen { waiting, head, tail, taken, oldest, begun, canary: _ } = *seen;
         let moved = self.taken(look, Ends { length: waiting, left: tail, right: head });
         if moved || begun > 0 || (waiting == 0 && taken == 0) {
@@ -140,7 +142,7 @@ impl Watcher {
         }
     }
 
-    fn taken(&mut self, look: &Look, now: Ends) -> bool {
+    fn taken(&mut self, look: &Check, now: Ends) -> bool {
         let before = self.lists.insert((look.target.clone(), look.sign), now);
         before.is_some_and(|before| {
             now.length < before.length || (now.left != before.left && now.right != before.right)
@@ -168,15 +170,15 @@ struct Ends {
 mod tests {
     use super::*;
 
-    fn watched(place: Place) -> (Watcher, Look) {
+    fn watched(place: SignSource) -> (Watcher, Check) {
         let target = "mars/agent".parse().unwrap();
         let every = std::time::Duration::from_secs(1);
-        (Watcher::new(None), Look { target, sign: Sign::Flow, place, every })
+        (Watcher::new(None), Check { target, sign: Sign::Flow, place, every })
     }
 
     #[test]
     fn a_lane_moves_while_something_runs_or_nothing_waits() {
-        let (mut watcher, look) = watched(Place::LaneQueue("q".parse().unwrap()));
+        let (mut watcher, look) = watched(SignSource::LaneQueue("q".parse().unwrap()));
         let mut seen = |waiting, (tail, head), (taken, oldest), begun| {
             let canary = None;
             watcher.lane(&look, &LaneSeen { waiting, head, tail, taken, oldest, begun, canary })
@@ -199,7 +201,7 @@ mod tests {
 
     #[test]
     fn of_equal_elements_a_shrinking_list_is_progress() {
-        let (mut watcher, look) = watched(Place::Queue { key: "inbox".to_owned(), busy: None });
+        let (mut watcher, look) = watched(SignSource::Queue { key: "inbox".to_owned(), busy: None });
         let mut read = |length, left, right| watcher.list(&look, Ends { length, left, right });
         assert_eq!(read(5, 7, 7), Reading::Mark(0));
         assert_eq!(read(6, 7, 7), Reading::Mark(0));
@@ -211,7 +213,7 @@ mod tests {
 
     #[test]
     fn an_end_that_changes_alone_was_pushed_to() {
-        let (mut watcher, look) = watched(Place::Queue { key: "inbox".to_owned(), busy: None });
+        let (mut watcher, look) = watched(SignSource::Queue { key: "inbox".to_owned(), busy: None });
         let mut read = |length, left, right| watcher.list(&look, Ends { length, left, right });
         let still = Reading::Mark(0);
         assert_eq!(read(3, 1, 9), still);

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::files::{self, Files};
 use super::journal::Journal;
-use super::look::{Look, Place};
+use super::look::{Check, SignSource};
 use super::redis::Watcher;
 use super::timetable::Timetable;
 use super::{Plan, Vital};
@@ -128,15 +128,15 @@ impl Task {
             Some(_) | None => self.watcher = Some(Watcher::new(plan.redis.as_deref())),
         }
         let lines = plan.looks.iter().filter_map(|look| match &look.place {
-            Place::Journal(unit) => Some(unit),
-            Place::File(_)
-            | Place::Lane(_)
-            | Place::Key(_)
-            | Place::Command(_)
-            | Place::Watchdog(_)
-            | Place::Queue { .. }
-            | Place::LaneQueue(_)
-            | Place::Canary(..) => None,
+            SignSource::Journal(unit) => Some(unit),
+            SignSource::File(_)
+            | SignSource::Lane(_)
+            | SignSource::Key(_)
+            | SignSource::Command(_)
+            | SignSource::Watchdog(_)
+            | SignSource::Queue { .. }
+            | SignSource::LaneQueue(_)
+            | SignSource::Canary(..) => None,
         });
         self.journal.keep(&lines.collect::<Vec<_>>());
         self.table = Timetable::new(Instant::now(), plan.looks.iter().map(|look| look.every));
@@ -157,14 +157,17 @@ impl Task {
                 continue;
             }
             match &look.place {
-                Place::File(path) => files.push((number, files::Target::Beat(path.clone()))),
-                Place::Lane(path) => files.push((number, files::Target::Lane(path.clone()))),
-                Place::Key(_) | Place::Queue { .. } | Place::LaneQueue(_) | Place::Canary(..) => {
+                SignSource::File(path) => files.push((number, files::Target::Beat(path.clone()))),
+                SignSource::Lane(path) => files.push((number, files::Target::Lane(path.clone()))),
+                SignSource::Key(_)
+                | SignSource::Queue { .. }
+                | SignSource::LaneQueue(_)
+                | SignSource::Canary(..) => {
                     redis.push((number, look.clone()));
                 }
-                Place::Watchdog(unit) => bus.push((number, unit.clone())),
-                Place::Journal(unit) => journal.push((number, unit.clone())),
-                Place::Command(command) => {
+                SignSource::Watchdog(unit) => bus.push((number, unit.clone())),
+                SignSource::Journal(unit) => journal.push((number, unit.clone())),
+                SignSource::Command(command) => {
                     let job = command_job(self.systemd.clone(), number, look.target.clone(), command.clone());
                     self.busy.push(group);
                     self.jobs.push(job);
@@ -182,7 +185,7 @@ impl Task {
             && let Some(mut watcher) = self.watcher.take()
         {
             self.start(Group::Redis, async move {
-                let (numbers, looks): (_, Vec<Look>) = redis.into_iter().unzip();
+                let (numbers, looks): (_, Vec<Check>) = redis.into_iter().unzip();
                 (pair(numbers, watcher.read(&looks).await), Some(watcher))
             });
         }
@@ -234,13 +237,15 @@ impl Task {
     }
 }
 
-fn group(number: usize, place: &Place) -> Group {
+fn group(number: usize, place: &SignSource) -> Group {
     match place {
-        Place::File(_) | Place::Lane(_) => Group::Files,
-        Place::Key(_) | Place::Queue { .. } | Place::LaneQueue(_) | Place::Canary(..) => Group::Redis,
-        Place::Watchdog(_) => Group::Bus,
-        Place::Journal(_) => Group::Journal,
-        Place::Command(_) => Group::Command(number),
+        SignSource::File(_) | SignSource::Lane(_) => Group::Files,
+        SignSource::Key(_) | SignSource::Queue { .. } | SignSource::LaneQueue(_) | SignSource::Canary(..) => {
+            Group::Redis
+        }
+        SignSource::Watchdog(_) => Group::Bus,
+        SignSource::Journal(_) => Group::Journal,
+        SignSource::Command(_) => Group::Command(number),
     }
 }
 

@@ -21,7 +21,7 @@ pub use host::seen_in_redis;
 pub use words::written;
 
 /// Which cell: a node or one of its workers, and how it falls.
-pub type Place = (NodeName, Option<WorkerName>, FailureClass);
+pub type MatrixCell = (NodeName, Option<WorkerName>, FailureClass);
 
 /// The last rehearsal of a cell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -44,7 +44,7 @@ pub struct Rehearsal {
 #[derive(Debug, Clone, Default)]
 pub struct Rehearsals {
     /// The last one of each cell that ever had one.
-    pub last: BTreeMap<Place, Rehearsal>,
+    pub last: BTreeMap<MatrixCell, Rehearsal>,
     /// The nodes that could tell about their own workers, and about the nodes that they watch.
     pub told: BTreeSet<NodeName>,
 }
@@ -345,7 +345,7 @@ impl Table<'_> {
     fn judge(
         &self,
         cell: &mut Cell,
-        place: Place,
+        place: MatrixCell,
         tellers: &[NodeName],
         every: Duration,
         watchers: &[NodeName],
@@ -385,13 +385,13 @@ impl Table<'_> {
     }
 
     /// Whether no machine can bring this about without harm.
-    fn no_rehearsal(&self, (node, worker, class): &Place) -> bool {
+    fn no_rehearsal(&self, (node, worker, class): &MatrixCell) -> bool {
         let node = self.fleet.nodes.get(node);
         let spec = node.zip(worker.as_ref()).and_then(|(node, worker)| node.workers.get(worker));
         spec.is_some_and(|spec| spec.no_rehearsal(*class).is_some())
     }
 
-    fn rehearsed(&self, place: &Place, tellers: &[NodeName], every: Duration) -> Rehearsed {
+    fn rehearsed(&self, place: &MatrixCell, tellers: &[NodeName], every: Duration) -> Rehearsed {
         let (last, told) = match self.source {
             Source::FileAlone | Source::NobodyAnswered => (None, false),
             Source::Asked(known) => {

@@ -154,7 +154,7 @@ impl Fleet {
         self.nodes.iter().find(|(_, node)| !node.disabled && node.pins.contains(pin)).map(|(name, _)| name)
     }
 
-    /// Whether `from` may use `right` on a worker of node `on`. Deny by default; a disabled node may nothing.
+    /// Whether `from` may use `right` on a worker of node `on`. Deny by default; a disabled node has no rights.
     pub fn allows(&self, from: &NodeName, on: &NodeName, worker: &WorkerName, right: Right) -> bool {
         self.nodes.get(from).is_some_and(|node| !node.disabled)
             && self.grants.iter().any(|grant| {
@@ -169,7 +169,7 @@ impl Fleet {
     }
 
     /// Whether `from` may use `right` on node `on` as a whole: its power, its supervisor. Only a grant for all of its
-    /// workers says that. Deny by default; a disabled node may nothing.
+    /// workers says that. Deny by default; a disabled node has no rights.
     pub fn allows_node(&self, from: &NodeName, on: &NodeName, right: Right) -> bool {
         self.nodes.get(from).is_some_and(|node| !node.disabled)
             && self.grants.iter().any(|grant| {

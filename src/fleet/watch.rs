@@ -165,7 +165,7 @@ fn can_serve(
         let help = if right == Right::Relaunch {
             format!("if `{on}` itself cannot repair it, nobody will; grant `relaunch` to a watcher")
         } else {
-            format!("what only a watcher can see is not mended that way then; grant `{verb}` to a watcher")
+            format!("what only a watcher can see is not fixed that way then; grant `{verb}` to a watcher")
         };
         let all = node.workers.len();
         report.warn(node.name.at, format!("no watcher of `{on}` may {verb} {}", names(&alone, all)), help);

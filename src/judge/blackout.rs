@@ -16,7 +16,7 @@ const LINK_IS_OLD: Duration = Duration::from_secs(60);
 
 /// What somebody who was asked has shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum PingReply {
     /// There is nobody to ask, or it cannot be seen whether there was an answer.
     Nobody(String),
     /// There was one: what.
@@ -33,11 +33,11 @@ pub struct Probe {
     /// The fault is on this host, or on the way; none if none was found.
     pub fault: Option<String>,
     /// Whether anything came from the node's own address.
-    pub node: Answer,
+    pub node: PingReply,
     /// Whether this host's default gateway answers.
-    pub gateway: Answer,
+    pub gateway: PingReply,
     /// Whether the witness of the fleet file answers; none if it names none.
-    pub witness: Option<Answer>,
+    pub witness: Option<PingReply>,
 }
 
 /// What another watcher of the node says of it.
@@ -128,15 +128,17 @@ pub fn causes(blackout: &Blackout) -> Vec<BlackoutCause> {
     ]
 }
 
-fn hidden(node: &Answer, for_: Duration) -> (Found, String) {
+fn hidden(node: &PingReply, for_: Duration) -> (Found, String) {
     match node {
-        Answer::Came(how) => (Found::Stands, format!("it answered: {how}")),
-        Answer::Link(how) if for_ >= LINK_IS_OLD => (Found::Stands, format!("{how}, after {}", human(for_))),
-        Answer::Link(how) => {
+        PingReply::Came(how) => (Found::Stands, format!("it answered: {how}")),
+        PingReply::Link(how) if for_ >= LINK_IS_OLD => {
+            (Found::Stands, format!("{how}, after {}", human(for_)))
+        }
+        PingReply::Link(how) => {
             (Found::Pending, format!("{how}; that may be from before for {}", human(LINK_IS_OLD)))
         }
-        Answer::None(how) => (Found::Excluded, how.clone()),
-        Answer::Nobody(how) => (Found::CannotTell, how.clone()),
+        PingReply::None(how) => (Found::Excluded, how.clone()),
+        PingReply::Nobody(how) => (Found::CannotTell, how.clone()),
     }
 }
 
@@ -156,15 +158,15 @@ fn reached_by_others(others: &[(String, Word, String)]) -> (Found, String) {
     }
 }
 
-fn gateway(gateway: &Answer, for_: Duration) -> (Found, String) {
+fn gateway(gateway: &PingReply, for_: Duration) -> (Found, String) {
     match gateway {
-        Answer::Came(how) => (Found::Excluded, how.clone()),
-        Answer::Link(how) if for_ >= LINK_IS_OLD => (Found::Excluded, how.clone()),
-        Answer::Link(how) => {
+        PingReply::Came(how) => (Found::Excluded, how.clone()),
+        PingReply::Link(how) if for_ >= LINK_IS_OLD => (Found::Excluded, how.clone()),
+        PingReply::Link(how) => {
             (Found::Pending, format!("{how}; that may be from before for {}", human(LINK_IS_OLD)))
         }
-        Answer::None(how) => (Found::Stands, how.clone()),
-        Answer::Nobody(how) => (Found::CannotTell, how.clone()),
+        PingReply::None(how) => (Found::Stands, how.clone()),
+        PingReply::Nobody(how) => (Found::CannotTell, how.clone()),
     }
 }
 
@@ -174,15 +176,15 @@ fn alone(blackout: &Blackout, probe: &Probe) -> (Found, String) {
         seen.push(format!("it reaches {}", blackout.reached.join(", ")));
     }
     match &probe.witness {
-        Some(Answer::Came(how)) => seen.push(format!("the witness answers: {how}")),
+        Some(PingReply::Came(how)) => seen.push(format!("the witness answers: {how}")),
         // ARP comes in also where a rule of this host drops all that is IP.
-        Some(Answer::Link(how)) if seen.is_empty() => {
+        Some(PingReply::Link(how)) if seen.is_empty() => {
             return (Found::Stands, format!("the witness is to answer by IP: {how}"));
         }
-        Some(Answer::None(how) | Answer::Nobody(how)) if seen.is_empty() => {
+        Some(PingReply::None(how) | PingReply::Nobody(how)) if seen.is_empty() => {
             return (Found::Stands, format!("the witness does not answer: {how}"));
         }
-        Some(Answer::Link(_) | Answer::None(_) | Answer::Nobody(_)) | None => {}
+        Some(PingReply::Link(_) | PingReply::None(_) | PingReply::Nobody(_)) | None => {}
     }
     if !seen.is_empty() {
         return (Found::Excluded, seen.join("; "));

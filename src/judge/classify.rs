@@ -76,7 +76,7 @@ pub enum Death {
     /// It was not started since the host came up.
     NeverStarted,
     /// It is down and systemd would refuse to start it.
-    NotStartable(Obstacle),
+    NotStartable(StartBlocker),
     /// systemd is at it, and gets nowhere.
     Hung(Hang),
 }
@@ -95,7 +95,7 @@ pub enum Cause {
 /// Why systemd would refuse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Obstacle {
+pub enum StartBlocker {
     /// No unit file of that name.
     NotFound,
     /// The unit is masked.
@@ -106,7 +106,7 @@ pub enum Obstacle {
     RefusesManualStart,
 }
 
-impl fmt::Display for Obstacle {
+impl fmt::Display for StartBlocker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotFound => "systemd finds no such unit; install it, or correct `unit` in fleet.yaml",
@@ -123,7 +123,7 @@ impl fmt::Display for Death {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Crashed { .. } => f.write_str("ended by itself"),
-            Self::Stopped => f.write_str("stopped on somebody's order"),
+            Self::Stopped => f.write_str("stopped by an operator or a program"),
             Self::TakenDown(_) => f.write_str("taken down by a unit that it needs or is part of"),
             Self::NeverStarted => f.write_str("not started since the host booted"),
             Self::NotStartable(obstacle) => obstacle.fmt(f),
@@ -183,11 +183,11 @@ fn down(unit: &UnitSnapshot, host: Host, ends_clean: bool) -> Health {
     }
     let obstacle = match &unit.load {
         LoadState::Loaded | LoadState::Stub | LoadState::Merged => {
-            unit.refuse_manual_start.then_some(Obstacle::RefusesManualStart)
+            unit.refuse_manual_start.then_some(StartBlocker::RefusesManualStart)
         }
-        LoadState::NotFound => Some(Obstacle::NotFound),
-        LoadState::Masked => Some(Obstacle::Masked),
-        LoadState::BadSetting | LoadState::Error => Some(Obstacle::BadUnitFile),
+        LoadState::NotFound => Some(StartBlocker::NotFound),
+        LoadState::Masked => Some(StartBlocker::Masked),
+        LoadState::BadSetting | LoadState::Error => Some(StartBlocker::BadUnitFile),
         LoadState::Other(state) => return Health::Unknown(format!("systemd calls its load state {state:?}")),
     };
     if let Some(obstacle) = obstacle {
@@ -256,14 +256,14 @@ mod tests {
         let inactive = unit(ActiveState::Inactive, "dead");
         assert_eq!(dead(UnitSnapshot { stop: StopCause::Never, ..inactive.clone() }), Death::NeverStarted);
         for (load, obstacle) in [
-            (LoadState::NotFound, Obstacle::NotFound),
-            (LoadState::Masked, Obstacle::Masked),
-            (LoadState::BadSetting, Obstacle::BadUnitFile),
+            (LoadState::NotFound, StartBlocker::NotFound),
+            (LoadState::Masked, StartBlocker::Masked),
+            (LoadState::BadSetting, StartBlocker::BadUnitFile),
         ] {
             assert_eq!(dead(UnitSnapshot { load, ..inactive.clone() }), Death::NotStartable(obstacle));
         }
         let refuses = UnitSnapshot { refuse_manual_start: true, ..inactive };
-        assert_eq!(dead(refuses), Death::NotStartable(Obstacle::RefusesManualStart));
+        assert_eq!(dead(refuses), Death::NotStartable(StartBlocker::RefusesManualStart));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ailing::Ailment;
 
 use super::alerts::ALERT_SETTLE;
-use super::classify::{Cause, Death, Health, Obstacle};
+use super::classify::{Cause, Death, Health, StartBlocker};
 use super::crowd::Crowd;
 use super::observation::Observation;
 use super::state::{Action, Ending, Episode, Event, Hold, Phase, Say, Wait, WorkerState};
@@ -233,12 +233,12 @@ impl Turn<'_> {
         if let Some(until) = self.state.held(self.now).map(|hold| hold.until) {
             // The hold is respected also by what was planned before it; quarantine outlives it.
             if !matches!(phase, Phase::Quarantined { .. }) {
-                self.spare(until);
+                self.skip_for_hold(until);
             }
             return;
         }
         if let Death::NotStartable(obstacle) = death {
-            return self.strand(obstacle);
+            return self.give_up(obstacle);
         }
         if self.terms.policy.repair_by == RepairBy::Nobody {
             return self.go(Phase::Watching);
@@ -292,7 +292,7 @@ impl Turn<'_> {
     }
 
     /// Whoever holds it has said until when it may be down. However it was taken down, it is brought back then.
-    fn spare(&mut self, until: Moment) {
+    fn skip_for_hold(&mut self, until: Moment) {
         self.go(Phase::Waiting { due: until, why: Wait::Hold, failures: 0 });
     }
 
@@ -388,7 +388,7 @@ impl Turn<'_> {
             },
             Ending::Failed if remedy != Remedy::Relaunch => self.no_help(remedy, episode),
             Ending::Failed => self.failed(episode),
-            Ending::Refused(obstacle) => self.strand(obstacle),
+            Ending::Refused(obstacle) => self.give_up(obstacle),
             Ending::Untouched => self.go(Phase::Watching),
         }
     }
@@ -439,7 +439,7 @@ impl Turn<'_> {
                 self.go(Phase::Watching);
                 self.down(&Phase::Watching, *death);
             }
-            Health::Dead(Death::NotStartable(obstacle)) => self.strand(*obstacle),
+            Health::Dead(Death::NotStartable(obstacle)) => self.give_up(*obstacle),
             Health::Dead(Death::Stopped) => {
                 self.is_new_stop(Death::Stopped);
                 self.found_dead(Death::Stopped);
@@ -493,7 +493,7 @@ impl Turn<'_> {
         }
     }
 
-    fn strand(&mut self, obstacle: Obstacle) {
+    fn give_up(&mut self, obstacle: StartBlocker) {
         if self.state.phase != Phase::Stranded {
             self.say(Say::Stranded(obstacle));
             self.go(Phase::Stranded);

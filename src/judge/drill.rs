@@ -83,7 +83,7 @@ pub enum End {
     NobodyCame,
     /// It could not be broken; the text says why.
     NotBroken(String),
-    /// The supervisor was started anew meanwhile.
+    /// The supervisor was started again meanwhile.
     Interrupted,
 }
 
@@ -91,21 +91,21 @@ impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Passed => f.write_str("found by its detector and brought back by a watcher"),
-            Self::NotFound => f.write_str("it ran anew before its detector had found it"),
+            Self::NotFound => f.write_str("it was started again before its detector had found it"),
             Self::NotHelped => f.write_str("its detector found it, and it came back without a watcher"),
             Self::UnseenToTheEnd => f.write_str("its detector did not find it before the lease ended"),
             Self::NobodyCame => {
                 f.write_str("its detector found it, and no watcher brought it back before the lease ended")
             }
             Self::NotBroken(why) => write!(f, "it could not be broken: {why}"),
-            Self::Interrupted => f.write_str("the node's supervisor was started anew during the rehearsal"),
+            Self::Interrupted => f.write_str("the node's supervisor was started again during the rehearsal"),
         }
     }
 }
 
 /// Something that a rehearsal waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Cue<'a> {
+pub enum Trigger<'a> {
     /// The order that breaks the worker was carried out, or was not.
     Break(Result<(), String>),
     /// Somebody has ordered a remedy, and it was admitted. None for somebody on the node itself.
@@ -125,7 +125,7 @@ pub enum Cue<'a> {
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Deed {
+pub enum DrillEffect {
     /// Restore the worker.
     Restore,
     /// Report: the stage is [`Stage::Over`].
@@ -188,32 +188,34 @@ impl Drill {
     }
 
     /// Takes a sign in; says what follows from it.
-    pub fn take(&mut self, sign: Cue<'_>, now: Moment) -> Option<Deed> {
+    pub fn take(&mut self, sign: Trigger<'_>, now: Moment) -> Option<DrillEffect> {
         let broken = self.stage == Stage::Broken;
         match (&self.stage, sign) {
             (Stage::Over { .. }, _) => None,
-            (Stage::Breaking, Cue::Break(Ok(()))) => {
+            (Stage::Breaking, Trigger::Break(Ok(()))) => {
                 self.stage = Stage::Broken;
                 None
             }
-            (Stage::Breaking | Stage::Broken, Cue::Break(Err(why))) => self.restore(End::NotBroken(why), now),
-            (_, Cue::Break(_)) => None,
-            (_, Cue::Remedy(by)) => {
+            (Stage::Breaking | Stage::Broken, Trigger::Break(Err(why))) => {
+                self.restore(End::NotBroken(why), now)
+            }
+            (_, Trigger::Break(_)) => None,
+            (_, Trigger::Remedy(by)) => {
                 // Queues and heartbeats in Redis are seen from outside as well, sometimes first; whoever comes has found it.
                 let from_outside = matches!(self.class, FailureClass::Stuck | FailureClass::DeliveryGap);
                 self.found |= by.is_some() && from_outside && broken;
                 self.helped = self.helped.take().or_else(|| by.map(str::to_owned));
                 None
             }
-            (_, Cue::Inherited) => self.restore(End::Interrupted, now),
-            (Stage::Breaking | Stage::Broken, Cue::Seen { health, invocation, phase }) => {
+            (_, Trigger::Inherited) => self.restore(End::Interrupted, now),
+            (Stage::Breaking | Stage::Broken, Trigger::Seen { health, invocation, phase }) => {
                 self.seen(health, invocation, phase, now)
             }
-            (Stage::Restoring { until, why }, Cue::Seen { health, phase, .. }) => {
+            (Stage::Restoring { until, why }, Trigger::Seen { health, phase, .. }) => {
                 let well = is_up(health) && at_rest(phase);
                 let end = (well || now >= *until).then(|| why.clone())?;
                 self.stage = Stage::Over { end, well };
-                Some(Deed::Report)
+                Some(DrillEffect::Report)
             }
         }
     }
@@ -224,7 +226,7 @@ impl Drill {
         invocation: Option<InvocationId>,
         phase: &Phase,
         now: Moment,
-    ) -> Option<Deed> {
+    ) -> Option<DrillEffect> {
         self.found |= self.is_it(health);
         let another = invocation.is_some() && invocation != self.before;
         // A break that is not carried out yet has done nothing that could be over.
@@ -243,7 +245,7 @@ impl Drill {
                 (true, Some(_)) => End::Passed,
             };
             self.stage = Stage::Over { end, well: true };
-            return Some(Deed::Report);
+            return Some(DrillEffect::Report);
         }
         let patience = if at_rest(phase) { Duration::ZERO } else { LAST_CHANCE };
         if now < self.until + patience {
@@ -253,9 +255,9 @@ impl Drill {
         self.restore(why, now)
     }
 
-    fn restore(&mut self, why: End, now: Moment) -> Option<Deed> {
+    fn restore(&mut self, why: End, now: Moment) -> Option<DrillEffect> {
         self.stage = Stage::Restoring { until: now + RESTORED_WITHIN, why };
-        Some(Deed::Restore)
+        Some(DrillEffect::Restore)
     }
 
     /// Whether that is how it was to fall.
@@ -355,7 +357,7 @@ pub enum Hindrance {
     #[error("it is on hold, and what is held is left alone: end that first with `keyholder release`")]
     Held,
     /// It is in quarantine.
-    #[error("it is in quarantine: mend its cause first, then `keyholder release`")]
+    #[error("it is in quarantine: fix its cause first, then `keyholder release`")]
     Quarantined,
     /// The flap guard would refuse the repair.
     #[error(

@@ -21,18 +21,18 @@ mod vitals;
 
 pub use alerts::{ALERT_SETTLE, Alert, Alerts};
 pub use asked::Asked;
-pub use blackout::{Answer, Blackout, BlackoutCause, Found, Power, Probe, Word, causes, power};
-pub use classify::{Cause, Death, Health, Host, Obstacle, classify};
+pub use blackout::{Blackout, BlackoutCause, Found, PingReply, Power, Probe, Word, causes, power};
+pub use classify::{Cause, Death, Health, Host, StartBlocker, classify};
 pub use crowd::{Crowd, crowd};
 pub use decide::{LOST_AFTER, Rungs, Terms, backoff, decide};
-pub use drill::{Cue, Deed, Drill, End, Ground, Hindrance, Stage, rehearsable};
+pub use drill::{Drill, DrillEffect, End, Ground, Hindrance, Stage, Trigger, rehearsable};
 pub use hold::{OfRoot, Releases, may_hold, may_release};
 pub use idle::{Idle, remembered};
-pub use neighbour::{Errand, RANK_STEP, Sight, errand};
+pub use neighbour::{RANK_STEP, Sight, WatcherJob, watcher_job};
 pub use observation::{
     ActiveState, Context, LoadState, Observation, Other, Standing, StopCause, Tie, UnitSnapshot,
 };
-pub use order::{Admitted, Objection, Wish, admit};
+pub use order::{Admitted, OrderRequest, Rejection, admit};
 pub use state::{Action, Ending, Episode, Event, Hold, Phase, Say, Stopped, Wait, WorkerState};
 pub use transit::{Hang, Step, Timeouts, Transit, hangs_at, hung};
 pub use vitals::{Proof, Pulse, Reading, Sign, Signs, Track, Vitals};

@@ -32,7 +32,7 @@ pub struct Sight {
 
 /// What a watcher does about a neighbour's worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Errand {
+pub enum WatcherJob {
     /// Nothing.
     None,
     /// Look again in this time unless something changes.
@@ -42,17 +42,17 @@ pub enum Errand {
 }
 
 /// Decides about a worker that is seen ailing. One that is not needs nothing from its neighbours.
-pub fn errand(sight: Sight, policy: &Policy, rungs: Rungs) -> Errand {
+pub fn watcher_job(sight: Sight, policy: &Policy, rungs: Rungs) -> WatcherJob {
     if sight.spared || !sight.startable || policy.repair_by == RepairBy::Nobody {
-        return Errand::None;
+        return WatcherJob::None;
     }
     if sight.attended && !sight.left_to_peers {
-        return Errand::None;
+        return WatcherJob::None;
     }
     let turn = RANK_STEP * sight.rank;
     let wait = if sight.left_to_peers { turn } else { policy.grace + turn };
     match wait.checked_sub(sight.for_) {
-        Some(left) if !left.is_zero() => return Errand::LookIn(left),
+        Some(left) if !left.is_zero() => return WatcherJob::LookIn(left),
         Some(_) | None => {}
     }
     let gentle = match sight.class {
@@ -60,7 +60,7 @@ pub fn errand(sight: Sight, policy: &Policy, rungs: Rungs) -> Errand {
         FailureClass::DeliveryGap => rungs.repipe.map(|_| Remedy::Repipe),
         FailureClass::Dead | FailureClass::SupervisorDead | FailureClass::Unreachable => None,
     };
-    Errand::Order(gentle.filter(|_| sight.failures == 0).unwrap_or(Remedy::Relaunch))
+    WatcherJob::Order(gentle.filter(|_| sight.failures == 0).unwrap_or(Remedy::Relaunch))
 }
 
 #[cfg(test)]
@@ -80,45 +80,48 @@ mod tests {
         }
     }
 
-    fn ask(sight: Sight) -> Errand {
+    fn ask(sight: Sight) -> WatcherJob {
         let time = Some(Duration::from_secs(10));
-        errand(sight, &Policy::default(), Rungs { nudge: time, repipe: time })
+        watcher_job(sight, &Policy::default(), Rungs { nudge: time, repipe: time })
     }
 
     #[test]
     fn the_node_itself_comes_first() {
-        assert_eq!(ask(sight(0)), Errand::LookIn(Duration::from_secs(5)));
-        assert_eq!(ask(sight(5)), Errand::Order(Remedy::Relaunch));
-        assert_eq!(ask(Sight { attended: true, ..sight(60) }), Errand::None);
+        assert_eq!(ask(sight(0)), WatcherJob::LookIn(Duration::from_secs(5)));
+        assert_eq!(ask(sight(5)), WatcherJob::Order(Remedy::Relaunch));
+        assert_eq!(ask(Sight { attended: true, ..sight(60) }), WatcherJob::None);
     }
 
     #[test]
     fn what_is_left_to_the_peers_is_done_at_once_by_the_first_of_them() {
         let left = Sight { left_to_peers: true, ..sight(0) };
-        assert_eq!(ask(left), Errand::Order(Remedy::Relaunch));
-        assert_eq!(ask(Sight { rank: 1, ..left }), Errand::LookIn(RANK_STEP));
+        assert_eq!(ask(left), WatcherJob::Order(Remedy::Relaunch));
+        assert_eq!(ask(Sight { rank: 1, ..left }), WatcherJob::LookIn(RANK_STEP));
         assert_eq!(
             ask(Sight { rank: 1, for_: RANK_STEP, ..left }),
-            Errand::Order(Remedy::Relaunch),
+            WatcherJob::Order(Remedy::Relaunch),
             "the second acts when the first has not"
         );
     }
 
     #[test]
     fn nothing_is_ordered_against_a_hold_a_quarantine_an_obstacle_or_the_fleet_file() {
-        assert_eq!(ask(Sight { spared: true, left_to_peers: true, ..sight(3600) }), Errand::None);
-        assert_eq!(ask(Sight { startable: false, ..sight(3600) }), Errand::None);
+        assert_eq!(ask(Sight { spared: true, left_to_peers: true, ..sight(3600) }), WatcherJob::None);
+        assert_eq!(ask(Sight { startable: false, ..sight(3600) }), WatcherJob::None);
         let nobody = Policy { repair_by: RepairBy::Nobody, ..Policy::default() };
-        assert_eq!(errand(sight(3600), &nobody, Rungs::default()), Errand::None);
+        assert_eq!(watcher_job(sight(3600), &nobody, Rungs::default()), WatcherJob::None);
     }
 
     #[test]
     fn each_class_gets_its_own_remedy_and_the_relaunch_when_that_has_not_helped() {
         let stuck = Sight { class: FailureClass::Stuck, ..sight(60) };
-        assert_eq!(ask(stuck), Errand::Order(Remedy::Nudge));
-        assert_eq!(ask(Sight { failures: 1, ..stuck }), Errand::Order(Remedy::Relaunch));
+        assert_eq!(ask(stuck), WatcherJob::Order(Remedy::Nudge));
+        assert_eq!(ask(Sight { failures: 1, ..stuck }), WatcherJob::Order(Remedy::Relaunch));
         let gap = Sight { class: FailureClass::DeliveryGap, ..sight(60) };
-        assert_eq!(ask(gap), Errand::Order(Remedy::Repipe));
-        assert_eq!(errand(gap, &Policy::default(), Rungs::default()), Errand::Order(Remedy::Relaunch));
+        assert_eq!(ask(gap), WatcherJob::Order(Remedy::Repipe));
+        assert_eq!(
+            watcher_job(gap, &Policy::default(), Rungs::default()),
+            WatcherJob::Order(Remedy::Relaunch)
+        );
     }
 }

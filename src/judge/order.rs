@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::classify::{Death, Health, Host, Obstacle};
+use super::classify::{Death, Health, Host, StartBlocker};
 use super::idle::Idle;
 use super::state::{Phase, WorkerState};
 use crate::vocabulary::{InvocationId, Moment, Policy, Remedy};
 
 /// What is wished with an ordered remedy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Wish {
+pub struct OrderRequest {
     /// Which remedy.
     pub remedy: Remedy,
     /// Only if the worker still runs (or last ran) under this invocation.
@@ -31,7 +31,7 @@ pub enum Admitted {
 
 /// Why an order is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Objection {
+pub enum Rejection {
     /// The host shuts down.
     Leaving,
     /// The worker is on hold.
@@ -48,7 +48,7 @@ pub enum Objection {
     /// The flap guard's budget is spent.
     TooOften,
     /// systemd would refuse.
-    NotStartable(Obstacle),
+    NotStartable(StartBlocker),
     /// A unit with which it cannot run together runs, and would be stopped.
     Conflicts(String),
     /// It does not run, so there is nothing to nudge.
@@ -66,15 +66,15 @@ pub fn admit(
     health: &Health,
     invocation: Option<InvocationId>,
     host: Host,
-    wish: Wish,
+    wish: OrderRequest,
     policy: &Policy,
     now: Moment,
-) -> Result<Admitted, Objection> {
+) -> Result<Admitted, Rejection> {
     if host == Host::Stopping {
-        return Err(Objection::Leaving);
+        return Err(Rejection::Leaving);
     }
     if let Phase::Repairing { remedy, .. } = state.phase {
-        return if remedy == wish.remedy { Ok(Admitted::Join) } else { Err(Objection::UnderWay(remedy)) };
+        return if remedy == wish.remedy { Ok(Admitted::Join) } else { Err(Rejection::UnderWay(remedy)) };
     }
     // A fresh relaunch that is still settling counts as running even if the look at it is not in yet.
     let running = match (&state.phase, health) {
@@ -97,20 +97,20 @@ pub fn admit(
     // Whoever ordered what systemd does, perhaps this supervisor before it was restarted: the run that the order is about is
     // being replaced already.
     if let (Health::InTransition(what), Some(_), false) = (health, wish.expect, wish.force) {
-        return Err(Objection::InTransition(what));
+        return Err(Rejection::InTransition(what));
     }
     match (health, wish.remedy) {
         (Health::Dead(Death::NotStartable(obstacle)), Remedy::Relaunch) => {
-            return Err(Objection::NotStartable(*obstacle));
+            return Err(Rejection::NotStartable(*obstacle));
         }
         (Health::Idle(Idle::Conflicts(unit)), Remedy::Relaunch) if !wish.force => {
-            return Err(Objection::Conflicts(unit.clone()));
+            return Err(Rejection::Conflicts(unit.clone()));
         }
         // The dead are never nudged.
         (
             Health::Dead(_) | Health::Idle(_) | Health::InTransition(_) | Health::Unknown(_),
             Remedy::Nudge | Remedy::Repipe,
-        ) => return Err(Objection::NotRunning),
+        ) => return Err(Rejection::NotRunning),
         (
             Health::Healthy
             | Health::Blind(_)
@@ -132,19 +132,19 @@ pub fn admit(
         return Ok(Admitted::Join);
     }
     if let Some(hold) = state.held(now) {
-        return Err(Objection::Held {
+        return Err(Rejection::Held {
             left: hold.until.since(now),
             why: hold.why.clone(),
             by: hold.by.clone(),
         });
     }
     if state.quarantined() {
-        return Err(Objection::Quarantined);
+        return Err(Rejection::Quarantined);
     }
     if wish.remedy == Remedy::Relaunch
         && state.recent(policy, now) >= usize::try_from(policy.relaunches).unwrap_or(usize::MAX)
     {
-        return Err(Objection::TooOften);
+        return Err(Rejection::TooOften);
     }
     Ok(Admitted::Start)
 }
@@ -160,7 +160,7 @@ mod tests {
         InvocationId::from_bytes([n; 16])
     }
 
-    fn ask(state: &WorkerState, health: &Health, wish: Wish) -> Result<Admitted, Objection> {
+    fn ask(state: &WorkerState, health: &Health, wish: OrderRequest) -> Result<Admitted, Rejection> {
         admit(state, health, Some(run(1)), Host::Running, wish, &Policy::default(), NOW)
     }
 
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_stale_expectation_touches_nothing() {
-        let order = Wish { expect: Some(run(9)), ..Wish::default() };
+        let order = OrderRequest { expect: Some(run(9)), ..OrderRequest::default() };
         let state = WorkerState::default();
         assert_eq!(ask(&state, &Health::Healthy, order), Ok(Admitted::AlreadyRecovered(run(1))));
         // Dead under another run than expected is still dead.
@@ -184,10 +184,14 @@ mod tests {
     fn an_order_about_one_run_does_not_cut_into_what_systemd_does_with_the_unit() {
         let state = WorkerState::default();
         let health = Health::InTransition("systemd has a job queued for it");
-        let order = Wish { expect: Some(run(1)), ..Wish::default() };
-        assert!(matches!(ask(&state, &health, order), Err(Objection::InTransition(_))));
-        assert_eq!(ask(&state, &health, Wish { force: true, ..order }), Ok(Admitted::Start));
-        assert_eq!(ask(&state, &health, Wish::default()), Ok(Admitted::Start), "a person who names no run");
+        let order = OrderRequest { expect: Some(run(1)), ..OrderRequest::default() };
+        assert!(matches!(ask(&state, &health, order), Err(Rejection::InTransition(_))));
+        assert_eq!(ask(&state, &health, OrderRequest { force: true, ..order }), Ok(Admitted::Start));
+        assert_eq!(
+            ask(&state, &health, OrderRequest::default()),
+            Ok(Admitted::Start),
+            "a person who names no run"
+        );
     }
 
     #[test]
@@ -199,7 +203,7 @@ mod tests {
             until: None,
         };
         let state = WorkerState { phase, ..WorkerState::default() };
-        assert_eq!(ask(&state, &CRASHED, Wish::default()), Ok(Admitted::Join));
+        assert_eq!(ask(&state, &CRASHED, OrderRequest::default()), Ok(Admitted::Join));
     }
 
     #[test]
@@ -207,15 +211,15 @@ mod tests {
         let phase = Phase::Verifying { until: NOW, remedy: Remedy::Repipe, episode: Episode::default() };
         let state = WorkerState { phase, ..WorkerState::default() };
         let blind = Health::Blind("Redis is away".to_owned());
-        let again = Wish { remedy: Remedy::Repipe, ..Wish::default() };
+        let again = OrderRequest { remedy: Remedy::Repipe, ..OrderRequest::default() };
         assert_eq!(ask(&state, &blind, again), Ok(Admitted::Join));
-        assert_eq!(ask(&state, &blind, Wish { force: true, ..again }), Ok(Admitted::Start));
-        assert_eq!(ask(&state, &blind, Wish::default()), Ok(Admitted::Start), "the next rung");
+        assert_eq!(ask(&state, &blind, OrderRequest { force: true, ..again }), Ok(Admitted::Start));
+        assert_eq!(ask(&state, &blind, OrderRequest::default()), Ok(Admitted::Start), "the next rung");
     }
 
     #[test]
     fn holds_quarantine_and_the_flap_guard_stop_everybody_but_root() {
-        let force = Wish { force: true, ..Wish::default() };
+        let force = OrderRequest { force: true, ..OrderRequest::default() };
         let hold = Hold {
             until: NOW + Duration::from_secs(1),
             why: "deploy".to_owned(),
@@ -228,7 +232,7 @@ mod tests {
             WorkerState { relaunches: vec![NOW; 3], ..WorkerState::default() },
         ];
         for state in states {
-            assert!(ask(&state, &CRASHED, Wish::default()).is_err(), "{state:?}");
+            assert!(ask(&state, &CRASHED, OrderRequest::default()).is_err(), "{state:?}");
             assert_eq!(ask(&state, &CRASHED, force), Ok(Admitted::Start), "{state:?}");
         }
     }
@@ -237,23 +241,23 @@ mod tests {
     fn what_would_stop_another_unit_is_started_only_by_force() {
         let state = WorkerState::default();
         let conflicts = Health::Idle(Idle::Conflicts("green.service".to_owned()));
-        let refused = Err(Objection::Conflicts("green.service".to_owned()));
-        assert_eq!(ask(&state, &conflicts, Wish::default()), refused);
-        let force = Wish { force: true, ..Wish::default() };
+        let refused = Err(Rejection::Conflicts("green.service".to_owned()));
+        assert_eq!(ask(&state, &conflicts, OrderRequest::default()), refused);
+        let force = OrderRequest { force: true, ..OrderRequest::default() };
         assert_eq!(ask(&state, &conflicts, force), Ok(Admitted::Start));
         // Whoever wants a unit that is down for another reason has it.
-        assert_eq!(ask(&state, &Health::Idle(Idle::Done), Wish::default()), Ok(Admitted::Start));
-        let nudge = Wish { remedy: Remedy::Nudge, ..Wish::default() };
-        assert_eq!(ask(&state, &Health::Idle(Idle::Done), nudge), Err(Objection::NotRunning));
+        assert_eq!(ask(&state, &Health::Idle(Idle::Done), OrderRequest::default()), Ok(Admitted::Start));
+        let nudge = OrderRequest { remedy: Remedy::Nudge, ..OrderRequest::default() };
+        assert_eq!(ask(&state, &Health::Idle(Idle::Done), nudge), Err(Rejection::NotRunning));
     }
 
     #[test]
     fn nothing_is_started_on_a_host_that_leaves_or_against_systemd() {
         let state = WorkerState::default();
-        let force = Wish { force: true, ..Wish::default() };
+        let force = OrderRequest { force: true, ..OrderRequest::default() };
         let leaving = admit(&state, &CRASHED, None, Host::Stopping, force, &Policy::default(), NOW);
-        assert_eq!(leaving, Err(Objection::Leaving));
-        let masked = Health::Dead(Death::NotStartable(Obstacle::Masked));
-        assert_eq!(ask(&state, &masked, force), Err(Objection::NotStartable(Obstacle::Masked)));
+        assert_eq!(leaving, Err(Rejection::Leaving));
+        let masked = Health::Dead(Death::NotStartable(StartBlocker::Masked));
+        assert_eq!(ask(&state, &masked, force), Err(Rejection::NotStartable(StartBlocker::Masked)));
     }
 }

@@ -13,7 +13,7 @@ enum Step {
     Pass(u64),
     Seen(Health, u8),
     Done(Ending),
-    Ordered(Wish),
+    Ordered(OrderRequest),
     Hold(u64),
     Release,
     Restart,
@@ -34,7 +34,7 @@ fn health() -> impl Strategy<Value = Health> {
         1 => Just(Health::Dead(Death::TakenDown(Cause::Stopped))),
         1 => Just(Health::Dead(Death::TakenDown(Cause::Failed))),
         1 => Just(Health::Idle(Idle::Done)),
-        1 => Just(Health::Dead(Death::NotStartable(Obstacle::Masked))),
+        1 => Just(Health::Dead(Death::NotStartable(StartBlocker::Masked))),
         1 => Just(Health::Dead(Death::Hung(Hang::In(super::Step::Starting)))),
         1 => Just(Health::Dead(Death::Hung(Hang::NeverUp))),
     ]
@@ -44,16 +44,14 @@ fn step() -> impl Strategy<Value = Step> {
     let ending = prop_oneof![
         3 => (0u8..4).prop_map(|n| Ending::Started(InvocationId::from_bytes([n; 16]))),
         3 => Just(Ending::Failed),
-        1 => Just(Ending::Refused(Obstacle::NotFound)),
+        1 => Just(Ending::Refused(StartBlocker::NotFound)),
         1 => Just(Ending::Untouched),
         2 => Just(Ending::Sent),
     ];
     let remedy =
         prop_oneof![3 => Just(Remedy::Relaunch), 1 => Just(Remedy::Nudge), 1 => Just(Remedy::Repipe)];
-    let wish = (remedy, proptest::option::of(0u8..4), any::<bool>()).prop_map(|(remedy, run, force)| Wish {
-        remedy,
-        expect: run.map(|n| InvocationId::from_bytes([n; 16])),
-        force,
+    let wish = (remedy, proptest::option::of(0u8..4), any::<bool>()).prop_map(|(remedy, run, force)| {
+        OrderRequest { remedy, expect: run.map(|n| InvocationId::from_bytes([n; 16])), force }
     });
     prop_oneof![
         4 => (0u64..200_000).prop_map(Step::Pass),

@@ -29,7 +29,7 @@ struct Look {
 
 /// What became of it under one blast radius.
 #[derive(Debug, Default, PartialEq)]
-struct Told {
+struct Announced {
     /// The health after each look.
     health: Vec<(Moment, Health)>,
     /// Each act.
@@ -38,7 +38,7 @@ struct Told {
     said: Vec<(Moment, Say)>,
 }
 
-impl Told {
+impl Announced {
     /// When it was first found not to be well.
     fn found(&self) -> Option<Moment> {
         let ill = |health: &Health| !matches!(health, Health::Healthy);
@@ -47,7 +47,7 @@ impl Told {
 }
 
 /// The whole way from readings to decisions, as the supervisor goes it.
-fn told(radius: BlastRadius, looks: &[Look], window: Duration) -> Told {
+fn told(radius: BlastRadius, looks: &[Look], window: Duration) -> Announced {
     let stuck = Stuck { heartbeat: Heartbeat::Journal, older_than: Duration::from_secs(20), nudge: None };
     let gap = DeliveryGap {
         flow: Flow::Queue { key: "q".to_owned(), busy: None },
@@ -56,7 +56,7 @@ fn told(radius: BlastRadius, looks: &[Look], window: Duration) -> Told {
         repipe: None,
     };
     let policy = Policy { repair_window: window, ..Policy::default() };
-    let (mut signs, mut state, mut told) = (Signs::default(), WorkerState::default(), Told::default());
+    let (mut signs, mut state, mut told) = (Signs::default(), WorkerState::default(), Announced::default());
     let mut now = Moment::from_millis(1_000_000);
     for look in looks {
         now = now + look.after;

@@ -114,7 +114,7 @@ impl Case {
             signs.look(seen);
         }
         let time = Duration::from_millis;
-        // What is read and how it is mended is no business of the judge; only the times are.
+        // What is read and how it is fixed is no business of the judge; only the times are.
         let stuck = care.older_than_ms.map(|ms| Stuck {
             heartbeat: Heartbeat::Journal,
             older_than: time(ms),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::classify::{Health, Obstacle};
+use super::classify::{Health, StartBlocker};
 use super::transit::{Hang, Transit};
 use crate::vocabulary::{FailureClass, InvocationId, Moment, Policy, Remedy};
 
@@ -193,7 +193,7 @@ pub enum Ending {
     /// It does not run.
     Failed,
     /// systemd refused to start it.
-    Refused(Obstacle),
+    Refused(StartBlocker),
     /// systemd refused to stop it first, and it runs on.
     Untouched,
     /// The nudge or repipe was carried out; what it does has to be seen.
@@ -247,7 +247,7 @@ pub enum Say {
     /// Somebody else brought it back before the repair was due.
     CameBack,
     /// Down, and systemd would refuse to start it.
-    Stranded(Obstacle),
+    Stranded(StartBlocker),
     /// systemd is at it for longer than its own timeouts allow.
     Hangs(Hang),
     /// The hold is over.

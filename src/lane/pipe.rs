@@ -19,7 +19,7 @@ pub(super) async fn pipe(shared: Rc<Shared>) {
     while !shared.leaving.get() || shared.busy() > 0 {
         shared.rebuild.set(false);
         let ended = session(&shared).await;
-        shared.desk.borrow_mut().take();
+        shared.connection.borrow_mut().take();
         shared.waiting.set(None);
         shared.passed();
         if let Err(trouble) = ended {
@@ -34,18 +34,18 @@ pub(super) async fn pipe(shared: Rc<Shared>) {
 /// From connecting to the first failure, or to the wish for another connection.
 async fn session(shared: &Rc<Shared>) -> Result<(), Trouble> {
     shared.trouble.borrow_mut().take();
-    let (desk, mut claimer) = shared.server.connect(shared.how).await?;
+    let (connection, mut claimer) = shared.server.connect(shared.how).await?;
     shared.passed();
-    let owned = desk.own(&shared.owner).await?;
+    let owned = connection.own(&shared.owner).await?;
     if let Owned::ByAnother(place) = owned {
         shared.lost_queue.set(true);
         return Err(Trouble::Owned { queue: shared.queue.clone(), place });
     }
     let again = shared.has_queue(&owned);
     // Before anything is put in order: what a ghost takes meanwhile would be overlooked.
-    let ghosts = desk.kill_ghosts().await?;
-    recover(shared, &desk).await?;
-    *shared.desk.borrow_mut() = Some(desk);
+    let ghosts = connection.kill_ghosts().await?;
+    recover(shared, &connection).await?;
+    *shared.connection.borrow_mut() = Some(connection);
     let mut and = if ghosts > 0 {
         format!(", after ending {ghosts} dead connections of its own")
     } else {
@@ -73,8 +73,8 @@ async fn serve_all(shared: &Rc<Shared>, claimer: &mut Claimer) -> Result<(), Tro
         if shared.leaving.get() {
             // Running tasks still need the connection to be answered.
             if shared.busy() == 0 {
-                if let Some(desk) = shared.desk() {
-                    desk.disown(&shared.owner).await?;
+                if let Some(connection) = shared.connection() {
+                    connection.disown(&shared.owner).await?;
                 }
                 return Ok(());
             }
@@ -105,8 +105,8 @@ async fn serve_all(shared: &Rc<Shared>, claimer: &mut Claimer) -> Result<(), Tro
         };
         let hash = hash_of(&raw);
         if shared.leaving.get() || shared.rebuild.get() || shared.is_deaf() {
-            if let Some(desk) = shared.desk() {
-                desk.put_back(Piece { raw: &raw, hash: &hash }).await?;
+            if let Some(connection) = shared.connection() {
+                connection.put_back(Piece { raw: &raw, hash: &hash }).await?;
             }
             continue;
         }

@@ -11,7 +11,7 @@ use super::result::{Status, TaskResult};
 use super::serve::{judge, refuse};
 use super::shared::{Shared, Trouble, hash_of};
 use super::task::{MAX_TASK, canary};
-use crate::queue::{Desk, Oversize, Piece, SHA1};
+use crate::queue::{Connection, Oversize, Piece, SHA1};
 use crate::vocabulary::printable;
 
 /// How often a task that may be run again is begun before it is given up.
@@ -124,11 +124,11 @@ pub(super) fn fate(known: Known, elsewhere: u32, verdict: Option<Result<Admitted
 
 /// Puts everything in order before the first claim: publishes what is not published, and settles what is in flight and not
 /// being run by this process.
-pub(super) async fn recover(shared: &Rc<Shared>, desk: &Desk) -> Result<(), Trouble> {
+pub(super) async fn recover(shared: &Rc<Shared>, connection: &Connection) -> Result<(), Trouble> {
     shared.store_again()?;
-    let (mut held, mut more) = held(shared, desk).await?;
+    let (mut held, mut more) = held(shared, connection).await?;
     if !shared.recovered.get() {
-        take_over(shared, desk).await?;
+        take_over(shared, connection).await?;
     }
     let mut late = (0, Vec::new());
     loop {
@@ -142,10 +142,10 @@ pub(super) async fn recover(shared: &Rc<Shared>, desk: &Desk) -> Result<(), Trou
             if !shared.recovered.get()
                 && let Ok(result) = serde_json::from_str::<TaskResult>(&result)
             {
-                shared.says.task_again(&result);
+                shared.journal.task_again(&result);
             }
             let raw = held.iter().find(|(held, _)| *held == hash).map_or(&[][..], |(_, raw)| raw);
-            desk.finish(Piece { raw, hash: &hash }, &id, Some(&result), None).await?;
+            connection.finish(Piece { raw, hash: &hash }, &id, Some(&result), None).await?;
             // Closed at once, or this would never end while the journal does not follow.
             shared.ledger.published(&hash)?;
             late.0 += 1;
@@ -156,7 +156,7 @@ pub(super) async fn recover(shared: &Rc<Shared>, desk: &Desk) -> Result<(), Trou
         }
     }
     if late.0 > 0 {
-        shared.says.transition(false, published_late(late.0, &late.1));
+        shared.journal.transition(false, published_late(late.0, &late.1));
     }
     shared.recovered.set(true);
     for _ in 0..MAX_PAGES {
@@ -165,14 +165,14 @@ pub(super) async fn recover(shared: &Rc<Shared>, desk: &Desk) -> Result<(), Trou
         for (hash, raw) in &held {
             shared.passed();
             if !shared.runs(hash) {
-                settle(shared, desk, Piece { raw, hash }).await?;
+                settle(shared, connection, Piece { raw, hash }).await?;
                 settled = true;
             }
         }
         if !more || !settled {
             break;
         }
-        (held, more) = self::held(shared, desk).await?;
+        (held, more) = self::held(shared, connection).await?;
     }
     Ok(())
 }
@@ -185,14 +185,17 @@ fn published_late(count: usize, first: &[String]) -> String {
 
 /// What is in flight, newest first, by the hash of its bytes, as much as is read in one go, and whether there is more. What is
 /// too long to be read is answered first.
-async fn held(shared: &Rc<Shared>, desk: &Desk) -> Result<(Vec<(String, Vec<u8>)>, bool), Trouble> {
-    sweep(shared, desk).await?;
-    let (raw, more) = desk.in_flight().await?;
+async fn held(
+    shared: &Rc<Shared>,
+    connection: &Connection,
+) -> Result<(Vec<(String, Vec<u8>)>, bool), Trouble> {
+    sweep(shared, connection).await?;
+    let (raw, more) = connection.in_flight().await?;
     Ok((raw.into_iter().map(|raw| (hash_of(&raw), raw)).collect(), more))
 }
 
 /// Answers what is too long to be a task. The server does it: nothing of it is loaded here.
-async fn sweep(shared: &Rc<Shared>, desk: &Desk) -> Result<(), Trouble> {
+async fn sweep(shared: &Rc<Shared>, connection: &Connection) -> Result<(), Trouble> {
     let refused = |sha1: &str, bytes: &str| {
         let why = format!("{bytes} bytes are too many, at most {MAX_TASK}");
         let refusal = Some(Refusal::new(RefusalCode::Malformed, why));
@@ -201,10 +204,10 @@ async fn sweep(shared: &Rc<Shared>, desk: &Desk) -> Result<(), Trouble> {
     let blank = refused("@SHA1@", "@BYTES@");
     let dead = shared.dead_unread(blank.refusal.as_ref().map_or("", |refusal| &refusal.text));
     for _ in 0..MAX_PAGES {
-        let found = desk.sweep(&shared.json(&blank), &dead).await?;
+        let found = connection.sweep(&shared.json(&blank), &dead).await?;
         for Oversize { sha1, bytes } in &found {
             let result = refused(&printable(sha1), &printable(bytes));
-            shared.says.task(&result);
+            shared.journal.task(&result);
             shared.count(&result);
         }
         shared.passed();
@@ -218,10 +221,10 @@ async fn sweep(shared: &Rc<Shared>, desk: &Desk) -> Result<(), Trouble> {
 /// A lane before this one may have died between answering a task that may run again and taking that down here: then Redis has
 /// the answer, nothing is in flight, and the journal may have no record. The answer is taken into the ledger as if it had been
 /// taken down then; it is said with all that are open. Otherwise the same bytes given once more would be run once more.
-async fn take_over(shared: &Rc<Shared>, desk: &Desk) -> Result<(), Trouble> {
+async fn take_over(shared: &Rc<Shared>, connection: &Connection) -> Result<(), Trouble> {
     for (hash, id, action) in shared.ledger.unanswered()? {
         shared.passed();
-        let Some((json, seal)) = desk.sealed(&id).await? else { continue };
+        let Some((json, seal)) = connection.sealed(&id).await? else { continue };
         // Whoever can write to Redis can write any answer there. Only what this ledger sealed for these bytes is believed.
         if !shared.ledger.seals().is_of(&hash, &json, &seal) {
             continue;
@@ -234,11 +237,11 @@ async fn take_over(shared: &Rc<Shared>, desk: &Desk) -> Result<(), Trouble> {
     Ok(())
 }
 
-async fn settle(shared: &Rc<Shared>, desk: &Desk, piece: Piece<'_>) -> Result<(), Trouble> {
+async fn settle(shared: &Rc<Shared>, connection: &Connection, piece: Piece<'_>) -> Result<(), Trouble> {
     let known = shared.known(piece.hash)?;
     let elsewhere = match &known {
         Known::Never if canary(piece.raw).is_none() => {
-            desk.mark(piece.hash).await?.map_or(0, |mark| attempts(&mark, &shared.owner.id))
+            connection.mark(piece.hash).await?.map_or(0, |mark| attempts(&mark, &shared.owner.id))
         }
         Known::Never | Known::Begun(_) | Known::Finished { .. } => 0,
     };
@@ -246,17 +249,19 @@ async fn settle(shared: &Rc<Shared>, desk: &Desk, piece: Piece<'_>) -> Result<()
     match fate(known, elsewhere, verdict) {
         Fate::Publish { id, result } => {
             let result = result.unwrap_or_else(|| forgotten(shared, &id));
-            desk.finish(piece, &id, Some(&result), None).await?;
+            connection.finish(piece, &id, Some(&result), None).await?;
             shared.published(piece.hash)?;
         }
-        Fate::Again => drop(desk.put_back(piece).await?),
+        Fate::Again => drop(connection.put_back(piece).await?),
         Fate::AgainAfter(begun) => {
             shared.ledger.begin(piece.hash, &begun, shared.now_ms())?;
-            desk.put_back(piece).await?;
+            connection.put_back(piece).await?;
         }
-        Fate::Interrupted(begun) => interrupted(shared, desk, piece, &begun, HERE).await?,
-        Fate::InterruptedElsewhere(begun) => interrupted(shared, desk, piece, &begun, ELSEWHERE).await?,
-        Fate::Refused(refused) => refuse(shared, desk, piece, refused).await?,
+        Fate::Interrupted(begun) => interrupted(shared, connection, piece, &begun, HERE).await?,
+        Fate::InterruptedElsewhere(begun) => {
+            interrupted(shared, connection, piece, &begun, ELSEWHERE).await?
+        }
+        Fate::Refused(refused) => refuse(shared, connection, piece, refused).await?,
     }
     Ok(())
 }
@@ -279,7 +284,7 @@ const ELSEWHERE: &str = "a mark in Redis says that another lane began it; what t
 /// Answers a task that was begun, never finished and must not run again.
 pub(super) async fn interrupted(
     shared: &Rc<Shared>,
-    desk: &Desk,
+    connection: &Connection,
     piece: Piece<'_>,
     begun: &Begun,
     why: &str,
@@ -296,8 +301,8 @@ pub(super) async fn interrupted(
     };
     let json = shared.json(&result);
     shared.ledger.finish(piece.hash, begun, &json)?;
-    shared.says.task(&result);
-    desk.finish(piece, &begun.id, Some(&json), dead.as_deref()).await?;
+    shared.journal.task(&result);
+    connection.finish(piece, &begun.id, Some(&json), dead.as_deref()).await?;
     shared.published(piece.hash)?;
     shared.count(&result);
     Ok(())

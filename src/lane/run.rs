@@ -26,7 +26,7 @@ const ENVIRONMENT: [(&str, &str); 2] =
     [("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"), ("LANG", "C.UTF-8")];
 
 /// What to run and for how long.
-pub(super) struct Order<'a> {
+pub(super) struct CommandSpec<'a> {
     /// Program (an absolute path) and arguments.
     pub(super) argv: &'a [String],
     /// How long it may run.
@@ -44,7 +44,7 @@ pub(super) struct Order<'a> {
 enum Phase {
     /// Within its time.
     Running,
-    /// Told to end.
+    /// Asked to end.
     Terminating,
     /// Killed. What runs with other rights (`sudo`) is not ours to kill, and nobody can be killed inside the kernel; after one
     /// more grace the answer does not wait for it any longer.
@@ -60,7 +60,7 @@ enum Phase {
 ///
 /// # Errors
 /// It could not be started.
-pub(super) async fn run(order: Order<'_>) -> io::Result<(Ran, Option<Beyond>)> {
+pub(super) async fn run(order: CommandSpec<'_>) -> io::Result<(Ran, Option<UnkilledChild>)> {
     let (program, args) = order.argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let began = Instant::now();
     let mut child = Command::new(program)
@@ -131,17 +131,17 @@ pub(super) async fn run(order: Order<'_>) -> io::Result<(Ran, Option<Beyond>)> {
         stdout: stdout.into_output(),
         stderr: stderr.into_output(),
     };
-    Ok((ran, beyond.then_some(Beyond { child, group })))
+    Ok((ran, beyond.then_some(UnkilledChild { child, group })))
 }
 
 /// A command that has not ended although it was told to.
 #[derive(Debug)]
-pub(super) struct Beyond {
+pub(super) struct UnkilledChild {
     child: Child,
     group: Option<Pid>,
 }
 
-impl Beyond {
+impl UnkilledChild {
     /// Waits for its end at most so long, after another attempt to kill it. True if it and all that it has started have ended.
     ///
     /// # Cancel safety

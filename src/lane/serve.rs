@@ -20,11 +20,11 @@ use super::own::{Waiter, waits_for_us};
 use super::recover::{ATTEMPTS, HERE, Mark, forgotten, interrupted};
 use super::refusal::RefusalCode;
 use super::result::{Ran, Status, TaskResult};
-use super::run::{Beyond, GRACE, Order, run};
+use super::run::{CommandSpec, GRACE, UnkilledChild, run};
 use super::shared::{Shared, Taking, Trouble};
 use super::task::{Task, canary};
 use crate::catalog::Mode;
-use crate::queue::{CANARY, Desk, How, Piece};
+use crate::queue::{CANARY, Connection, How, Piece};
 use crate::vocabulary::{InFlight, Moment, human, printable};
 
 /// Runs with dates further ahead than this are those of a clock that was wrong. It is more than any clock is set by on purpose.
@@ -37,7 +37,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const MARK_AFTER: Duration = Duration::from_millis(20);
 
 /// What came of running a command, and the command itself if it could not be ended; or why it was not started.
-type Run = io::Result<(Ran, Option<Beyond>)>;
+type Run = io::Result<(Ran, Option<UnkilledChild>)>;
 
 /// Serves a task that was claimed and is in hand. The slot is free again when it is answered.
 pub(super) async fn serve(shared: Rc<Shared>, raw: Vec<u8>, hash: String, permit: OwnedSemaphorePermit) {
@@ -61,18 +61,18 @@ pub(super) async fn serve(shared: Rc<Shared>, raw: Vec<u8>, hash: String, permit
 
 async fn one(shared: &Rc<Shared>, piece: Piece<'_>) -> Result<(), Trouble> {
     // Without a connection it stays in flight, and whoever connects next puts it in order.
-    let Some(desk) = shared.desk() else { return Ok(()) };
+    let Some(connection) = shared.connection() else { return Ok(()) };
     if let Some(id) = canary(piece.raw) {
-        return answer_canary(shared, &desk, piece, id).await;
+        return answer_canary(shared, &connection, piece, id).await;
     }
     let before = match shared.known(piece.hash)? {
         Known::Finished { id, result } => {
             let result = result.unwrap_or_else(|| forgotten(shared, &id));
-            desk.finish(piece, &id, Some(&result), None).await?;
+            connection.finish(piece, &id, Some(&result), None).await?;
             return Ok(shared.published(piece.hash)?);
         }
         Known::Begun(begun) if begun.again && begun.attempts < ATTEMPTS => Some(begun),
-        Known::Begun(begun) => return interrupted(shared, &desk, piece, &begun, HERE).await,
+        Known::Begun(begun) => return interrupted(shared, &connection, piece, &begun, HERE).await,
         Known::Never => None,
     };
     let mut verdict = judge(shared, piece)?;
@@ -89,11 +89,11 @@ async fn one(shared: &Rc<Shared>, piece: Piece<'_>) -> Result<(), Trouble> {
     match (verdict, before) {
         (Ok(admitted), before) => {
             let attempts = before.map_or(1, |begun| begun.attempts + 1);
-            execute(shared, &desk, piece, &admitted, attempts).await
+            execute(shared, &connection, piece, &admitted, attempts).await
         }
         // It was begun once, so "not run" would not be true.
-        (Err(_), Some(begun)) => interrupted(shared, &desk, piece, &begun, HERE).await,
-        (Err(refused), None) => refuse(shared, &desk, piece, refused).await,
+        (Err(_), Some(begun)) => interrupted(shared, &connection, piece, &begun, HERE).await,
+        (Err(refused), None) => refuse(shared, &connection, piece, refused).await,
     }
 }
 
@@ -107,7 +107,7 @@ pub(super) fn judge(shared: &Shared, piece: Piece<'_>) -> Result<Result<Admitted
                 let until = now.saturating_add(AHEAD_MS);
                 let ahead = shared.ledger.begun_between(&task.action, piece.hash, until, i64::MAX)?;
                 if ahead > 0 {
-                    shared.says.reply(
+                    shared.journal.reply(
                         true,
                         format!(
                             "{ahead} runs of {} bear dates more than a day ahead of this host's clock; they are not counted against \
@@ -132,20 +132,20 @@ pub(super) fn judge(shared: &Shared, piece: Piece<'_>) -> Result<Result<Admitted
 /// Nothing is run, so nothing has to be remembered, and nobody has to be asked. That it came through is the answer.
 async fn answer_canary(
     shared: &Rc<Shared>,
-    desk: &Desk,
+    connection: &Connection,
     piece: Piece<'_>,
     id: String,
 ) -> Result<(), Trouble> {
     let result = shared.result(id, Some(CANARY.to_owned()), Status::Ok);
-    shared.says.task(&result);
-    desk.answer_canary(piece, &result.id, &shared.json(&result)).await?;
+    shared.journal.task(&result);
+    connection.answer_canary(piece, &result.id, &shared.json(&result)).await?;
     Ok(())
 }
 
 /// Answers a task that is not run. Its id gets an entry in the ledger only if it is that of whom the task is from.
 pub(super) async fn refuse(
     shared: &Rc<Shared>,
-    desk: &Desk,
+    connection: &Connection,
     piece: Piece<'_>,
     refused: Refused,
 ) -> Result<(), Trouble> {
@@ -162,8 +162,8 @@ pub(super) async fn refuse(
             Begun { id: id.clone(), action: action.unwrap_or_default(), issued_ms, again: true, attempts: 0 };
         shared.ledger.finish(piece.hash, &begun, &json)?;
     }
-    shared.says.task(&result);
-    desk.finish(piece, &id, Some(&json), dead.as_deref()).await?;
+    shared.journal.task(&result);
+    connection.finish(piece, &id, Some(&json), dead.as_deref()).await?;
     shared.published(piece.hash)?;
     shared.count(&result);
     Ok(())
@@ -171,7 +171,7 @@ pub(super) async fn refuse(
 
 async fn execute(
     shared: &Rc<Shared>,
-    desk: &Desk,
+    connection: &Connection,
     piece: Piece<'_>,
     admitted: &Admitted,
     attempts: u32,
@@ -208,7 +208,7 @@ async fn execute(
         );
         shared.enter("late", Taking::TasksStill, text);
     };
-    let order = Order { argv, timeout: *timeout, grace: GRACE, stdin, late: &late };
+    let order = CommandSpec { argv, timeout: *timeout, grace: GRACE, stdin, late: &late };
     let begin = || shared.ledger.begin(piece.hash, &begun, shared.now_ms());
     let mut waiter = pin!(waits_for_us(shared, argv));
     let ran = if *free && attempts == 1 {
@@ -219,14 +219,14 @@ async fn execute(
         match first {
             Poll::Ready(ran) => ran,
             Poll::Pending => tokio::select! {
-                ran = marked(shared, desk, piece, &begun, running) => ran,
+                ran = marked(shared, connection, piece, &begun, running) => ran,
                 waiter = &mut waiter => return leave_to(shared, piece, &begun, lock, waiter),
             },
         }
     } else {
         begin()?;
         tokio::select! {
-            ran = run_begun(shared, desk, piece, &begun, order) => ran?,
+            ran = run_begun(shared, connection, piece, &begun, order) => ran?,
             waiter = &mut waiter => return leave_to(shared, piece, &begun, lock, waiter),
         }
     };
@@ -293,7 +293,7 @@ fn leave_to(
         ..shared.result(begun.id.clone(), Some(begun.action.clone()), status)
     };
     shared.ledger.finish(piece.hash, begun, &shared.json(&result))?;
-    shared.says.task(&result);
+    shared.journal.task(&result);
     shared.count(&result);
     Ok(())
 }
@@ -301,16 +301,16 @@ fn leave_to(
 /// Runs a task that is in the ledger.
 async fn run_begun(
     shared: &Rc<Shared>,
-    desk: &Desk,
+    connection: &Connection,
     piece: Piece<'_>,
     begun: &Begun,
-    order: Order<'_>,
+    order: CommandSpec<'_>,
 ) -> Result<Run, Trouble> {
     if begun.again {
-        return Ok(marked(shared, desk, piece, begun, pin!(run(order))).await);
+        return Ok(marked(shared, connection, piece, begun, pin!(run(order))).await);
     }
     let mark = mark(shared, begun, jiff::Timestamp::now());
-    match desk.begin(&shared.owner, piece, &mark, shared.how == How::Blmove).await {
+    match connection.begin(&shared.owner, piece, &mark, shared.how == How::Blmove).await {
         Ok(true) => Ok(run(order).await),
         Ok(false) => {
             shared.ledger.not_begun(piece.hash)?;
@@ -326,7 +326,7 @@ async fn run_begun(
 /// Waits for a run that may be repeated, and marks it in Redis if it takes long.
 async fn marked(
     shared: &Rc<Shared>,
-    desk: &Desk,
+    connection: &Connection,
     piece: Piece<'_>,
     begun: &Begun,
     mut running: Pin<&mut impl Future<Output = Run>>,
@@ -337,7 +337,7 @@ async fn marked(
     }
     let mark = mark(shared, begun, at);
     let held = shared.how == How::Blmove;
-    let (marked, ran) = tokio::join!(desk.begin(&shared.owner, piece, &mark, held), running);
+    let (marked, ran) = tokio::join!(connection.begin(&shared.owner, piece, &mark, held), running);
     if let Err(error) = marked {
         shared.fail(error.into());
     }
@@ -368,17 +368,17 @@ async fn answer(
     // What may run again needs its result in the ledger only in case that it does not reach Redis; whoever waits for it
     // need not wait for the ledger, too.
     let stored = if begun.again { Ok(()) } else { shared.store(piece.hash, begun, result) };
-    let Some(desk) = shared.desk() else {
-        shared.says.task(result);
+    let Some(connection) = shared.connection() else {
+        shared.journal.task(result);
         return Ok(shared.store(piece.hash, begun, result)?);
     };
     let say = async {
         // The answer is under way before the journal's thread competes with it for a processor.
         yield_now().await;
-        shared.says.task(result);
+        shared.journal.task(result);
     };
     let seal = begun.again.then(|| shared.ledger.seals().seal(piece.hash, json.as_bytes()));
-    let finish = desk.finish_sealed(piece, &begun.id, &json, seal.as_deref());
+    let finish = connection.finish_sealed(piece, &begun.id, &json, seal.as_deref());
     let (answered, ()) = tokio::join!(finish, say);
     if let Err(error) = answered {
         shared.store(piece.hash, begun, result)?;
@@ -391,7 +391,7 @@ async fn answer(
 
 /// Waits for a command that could not be ended, answered as it is: to run something beside it would be worse than to wait. A
 /// lane that is told to leave leaves, and whoever comes next finds the command's lock. True if it has ended.
-async fn outlive(shared: &Rc<Shared>, mut beyond: Beyond, task: &Task) -> bool {
+async fn outlive(shared: &Rc<Shared>, mut beyond: UnkilledChild, task: &Task) -> bool {
     let what = format!("{} ({}) is over its time, was killed and still runs", task.action, task.id);
     let (taking, text) = match shared.lane() {
         Mode::Read => (

@@ -12,14 +12,14 @@ use serde::Serialize;
 use tokio::sync::{Notify, Semaphore};
 
 use super::admit::Rules;
+use super::journal_writer::JournalWriter;
 use super::ledger::{Begun, Ledger, LedgerError};
 use super::result::{Status, TaskResult};
-use super::says::Says;
 use super::sign::hex;
 use super::unstored::Unstored;
 use crate::catalog::Mode;
 use crate::notify::Notifier;
-use crate::queue::{Backoff, Desk, How, Owned, Owner, Piece, QueueError, Server};
+use crate::queue::{Backoff, Connection, How, Owned, Owner, Piece, QueueError, Server};
 use crate::vocabulary::{InFlight, LastTask, Moment, NodeName};
 
 /// How many bytes of a task that is too long are kept with the dead.
@@ -119,12 +119,12 @@ pub(super) struct Shared {
     /// Results that the ledger could not take yet, by the hash of the task's bytes.
     pub(super) unstored: RefCell<BTreeMap<String, Unstored>>,
     pub(super) owner: Owner,
-    pub(super) says: Says,
+    pub(super) journal: JournalWriter,
     pub(super) slots: Arc<Semaphore>,
     pub(super) all_slots: usize,
     pub(super) backoff: RefCell<Backoff>,
     /// While it is ours to use.
-    pub(super) desk: RefCell<Option<Desk>>,
+    pub(super) connection: RefCell<Option<Connection>>,
     /// By the hash of its bytes.
     pub(super) in_hand: RefCell<BTreeMap<String, InHand>>,
     pub(super) notifier: RefCell<Notifier>,
@@ -180,12 +180,12 @@ pub(super) struct Parts {
     pub(super) state_dir: PathBuf,
     pub(super) ledger: Ledger,
     pub(super) owner: Owner,
-    pub(super) says: Says,
+    pub(super) journal: JournalWriter,
 }
 
 impl Shared {
     pub(super) fn new(parts: Parts) -> Self {
-        let Parts { rules, server, queue, how, slots, state_dir, ledger, owner, says } = parts;
+        let Parts { rules, server, queue, how, slots, state_dir, ledger, owner, journal } = parts;
         Self {
             lane: rules.lane,
             node: rules.catalog.node.clone(),
@@ -198,11 +198,11 @@ impl Shared {
             ledger,
             unstored: RefCell::default(),
             owner,
-            says,
+            journal,
             slots: Arc::new(Semaphore::new(slots)),
             all_slots: slots,
             backoff: RefCell::default(),
-            desk: RefCell::default(),
+            connection: RefCell::default(),
             in_hand: RefCell::default(),
             notifier: RefCell::new(Notifier::from_environment()),
             showing: Cell::new(false),
@@ -338,13 +338,13 @@ impl Shared {
         self.in_hand.borrow().len()
     }
 
-    pub(super) fn desk(&self) -> Option<Desk> {
-        self.desk.borrow().clone()
+    pub(super) fn connection(&self) -> Option<Connection> {
+        self.connection.borrow().clone()
     }
 
     /// Something failed: the pipe is built anew.
     pub(super) fn fail(&self, trouble: Trouble) {
-        self.desk.borrow_mut().take();
+        self.connection.borrow_mut().take();
         self.news.notify_one();
         self.trouble.borrow_mut().get_or_insert(trouble);
         self.rebuild.set(true);
@@ -365,7 +365,7 @@ impl Shared {
         }
         self.showing.set(false);
         self.notifier.borrow_mut().status(text.clone());
-        self.says.transition(warning, text);
+        self.journal.transition(warning, text);
     }
 
     /// Why it has taken no tasks for [`NO_TASKS`] and more.
@@ -377,7 +377,7 @@ impl Shared {
             .map(|(_, why)| why.clone())
     }
 
-    /// The queue is this lane's. Says what is to be said of it if that was otherwise before.
+    /// The queue is this lane's. JournalWriter what is to be said of it if that was otherwise before.
     pub(super) fn has_queue(&self, owned: &Owned) -> Option<&'static str> {
         let (had, lost) = (self.had_queue.replace(true), self.lost_queue.replace(false));
         match (owned, had, lost) {
@@ -406,7 +406,7 @@ impl Shared {
     }
 
     fn show_now(&self) {
-        if self.desk.borrow().is_none() || self.leaving.get() || self.is_deaf() {
+        if self.connection.borrow().is_none() || self.leaving.get() || self.is_deaf() {
             return;
         }
         let in_hand = self.in_hand.borrow();
@@ -433,14 +433,14 @@ impl Shared {
         if self.unsaid.borrow().len() >= UNSAID {
             return self.ledger.published(hash);
         }
-        self.unsaid.borrow_mut().push_back((self.says.mark(), hash.to_owned()));
+        self.unsaid.borrow_mut().push_back((self.journal.mark(), hash.to_owned()));
         self.settle_said()
     }
 
     /// The result of a run is in Redis, and what may run again has it from here on in the ledger, too: in one step with
     /// [`published`](Self::published) if the journal was quicker than Redis.
     pub(super) fn answered(&self, hash: &str, begun: &Begun, result: &str) -> Result<(), LedgerError> {
-        if self.says.said(self.says.mark()) {
+        if self.journal.said(self.journal.mark()) {
             return self.ledger.answered(hash, result);
         }
         if begun.again {
@@ -452,7 +452,7 @@ impl Shared {
     /// Closes in the ledger what has got into the journal meanwhile.
     pub(super) fn settle_said(&self) -> Result<(), LedgerError> {
         loop {
-            let next = self.unsaid.borrow().front().filter(|(mark, _)| self.says.said(*mark)).cloned();
+            let next = self.unsaid.borrow().front().filter(|(mark, _)| self.journal.said(*mark)).cloned();
             let Some((_, hash)) = next else { return Ok(()) };
             self.ledger.published(&hash)?;
             self.unsaid.borrow_mut().pop_front();
@@ -524,9 +524,9 @@ impl Shared {
     pub(super) fn wake(self: &Rc<Self>) {
         self.poke.notify_one();
         self.hurry.notify_one();
-        if let Some(desk) = self.desk() {
+        if let Some(connection) = self.connection() {
             // If it fails, the pipe notices for itself.
-            tokio::task::spawn_local(async move { drop(desk.wake_claimer().await) });
+            tokio::task::spawn_local(async move { drop(connection.wake_claimer().await) });
         }
     }
 }

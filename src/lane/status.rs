@@ -32,7 +32,7 @@ pub(super) async fn keep(shared: Rc<Shared>, dir: PathBuf) {
         if let Err(error) = written
             && !std::mem::replace(&mut said, true)
         {
-            shared.says.transition(
+            shared.journal.transition(
                 true,
                 format!("{}: {error}; the supervisor does not see this lane", dir.display()),
             );
@@ -49,10 +49,10 @@ async fn ask(shared: &Rc<Shared>) {
     if idle || shared.asked.get().is_some_and(|at| at.elapsed() < ASK) {
         return;
     }
-    let Some(desk) = shared.desk() else { return };
+    let Some(connection) = shared.connection() else { return };
     shared.asked.set(Some(std::time::Instant::now()));
     // What the server does not say is not known; that it is gone, the pipe finds out for itself.
-    let waiting = desk.waiting().await.ok();
+    let waiting = connection.waiting().await.ok();
     shared.waiting.set(waiting);
 }
 
@@ -63,7 +63,7 @@ impl Shared {
         in_flight.sort_by_key(|task| task.since);
         let running = in_flight.len().try_into().unwrap_or(u64::MAX);
         in_flight.truncate(LANE_STATUS_TASKS);
-        let connected = self.desk.borrow().is_some();
+        let connected = self.connection.borrow().is_some();
         LaneStatus {
             lane: self.lane(),
             node: self.node().clone(),

@@ -156,11 +156,11 @@ fn params<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::queue::Bird;
+    use crate::queue::CanaryTask;
 
     #[test]
     fn only_what_a_detector_sends_is_a_canary() {
-        let bird = Bird::new(&"mars".parse().unwrap()).unwrap();
+        let bird = CanaryTask::new(&"mars".parse().unwrap()).unwrap();
         assert_eq!(canary(&bird.raw), Some(bird.id.clone()));
         let text = String::from_utf8(bird.raw).unwrap();
         for (from, to) in [

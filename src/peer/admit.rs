@@ -1,6 +1,6 @@
 //! May this asker have this done? Pure: the fleet file and the request in, yes or a refusal with its way out.
 
-use super::desk::Asker;
+use super::inbox::Asker;
 use super::wire::{Refusal, RefusalCode, Request, Verb};
 use crate::fleet::{Fleet, Right};
 use crate::vocabulary::{BootNonce, NodeName, WorkerName};
@@ -20,7 +20,7 @@ pub fn admit(
         return Err(Refusal::new(
             RefusalCode::StaleNonce,
             format!(
-                "the request was made for an earlier run of the supervisor on {me}: connect again and ask anew"
+                "the request was made for an earlier run of the supervisor on {me}: connect again and ask again"
             ),
         ));
     }
@@ -84,7 +84,7 @@ fn admit_peer(fleet: &Fleet, me: &NodeName, peer: &NodeName, request: &Request) 
         }
         None if !any(fleet, me, peer, right) => return Err(no_grant("\"*\"")),
         None => {}
-        // The grant first: who may nothing does not learn which workers there are.
+        // The grant first: who has no rights does not learn which workers there are.
         Some(worker) if !fleet.allows(peer, me, worker, right) => return Err(no_grant(worker.as_str())),
         Some(worker) => exists(fleet, me, worker)?,
     }

@@ -41,7 +41,7 @@ pub enum WireError {
     #[error("a frame was begun and not finished within {} s", FRAME_DEADLINE.as_secs())]
     TooSlow,
     /// The other side does not read what it is sent.
-    #[error("what was sent was not taken within {} s", FRAME_DEADLINE.as_secs())]
+    #[error("the peer does not read: the write timed out after {} s", FRAME_DEADLINE.as_secs())]
     NotTaken,
     /// The connection ended inside a frame.
     #[error("the connection ended inside a frame")]

@@ -8,7 +8,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
-use super::desk::{Subscription, Update};
+use super::inbox::{Subscription, Update};
 use super::wire::ServerFrame;
 use crate::journal::{EventLine, Recorder};
 
@@ -32,7 +32,7 @@ pub(super) enum Feed {
 /// What a feed wants its session to do.
 #[derive(Debug)]
 pub(super) enum News {
-    /// Put a subscription on the desk.
+    /// Put a subscription on the inbox.
     Subscribe,
     /// Send the state, then follow.
     Begin(Subscription),
@@ -85,23 +85,23 @@ pub(super) enum Records {
     #[default]
     Off,
     /// Each one as it happens.
-    Told(broadcast::Receiver<Arc<EventLine>>),
+    Follows(broadcast::Receiver<Arc<EventLine>>),
 }
 
 impl Records {
     /// From here on, each one.
     pub(super) fn listen(recorder: &Recorder) -> Self {
-        Self::Told(recorder.events())
+        Self::Follows(recorder.events())
     }
 
     /// Whether the session tells them.
     pub(super) fn are_told(&self) -> bool {
-        matches!(self, Self::Told(_))
+        matches!(self, Self::Follows(_))
     }
 
     /// The next frame to send; never, if there is none. Cancel safe.
     pub(super) async fn next(&mut self) -> ServerFrame {
-        let Self::Told(records) = self else { return pending().await };
+        let Self::Follows(records) = self else { return pending().await };
         match records.recv().await {
             Ok(line) => ServerFrame::Event(EventLine::clone(&line)),
             Err(RecvError::Lagged(count)) => ServerFrame::Missed { count },

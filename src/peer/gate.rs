@@ -57,7 +57,7 @@ pub(super) enum Reason {
 }
 
 #[derive(Debug)]
-struct Occupant {
+struct OpenConnection {
     pool: Pool,
     /// Whether a byte has come from it. A genuine client speaks first and at once.
     spoke: bool,
@@ -67,7 +67,7 @@ struct Occupant {
 #[derive(Debug, Default)]
 struct Seats {
     /// By number of arrival, so the first one is the oldest.
-    taken: BTreeMap<u64, Occupant>,
+    taken: BTreeMap<u64, OpenConnection>,
     arrivals: u64,
 }
 
@@ -75,7 +75,7 @@ impl Seats {
     /// Makes sure that `newest` is not one too many in its pool; says whether somebody had to go.
     fn make_room(&mut self, newest: u64, pool: &Pool) -> bool {
         // Those already told to go do not count; they are gone as soon as their task runs.
-        let staying = |o: &Occupant| o.pool == *pool && o.cut.is_some();
+        let staying = |o: &OpenConnection| o.pool == *pool && o.cut.is_some();
         if self.taken.values().filter(|o| staying(o)).count() <= pool.seats() {
             return false;
         }
@@ -101,10 +101,10 @@ impl Gate {
         let mut seats = self.lock();
         let id = seats.arrivals;
         seats.arrivals += 1;
-        seats.taken.insert(id, Occupant { pool: pool.clone(), spoke: false, cut: Some(cut) });
+        seats.taken.insert(id, OpenConnection { pool: pool.clone(), spoke: false, cut: Some(cut) });
         let full = seats.make_room(id, &pool);
         drop(seats);
-        Entry { seat: Seat { gate: Arc::clone(self), id }, told: Told(told), full }
+        Entry { seat: ConnectionPermit { gate: Arc::clone(self), id }, told: Eviction(told), full }
     }
 
     /// Tells every connection to go.
@@ -131,9 +131,9 @@ impl Gate {
 #[derive(Debug)]
 pub(super) struct Entry {
     /// Its seat.
-    pub(super) seat: Seat,
+    pub(super) seat: ConnectionPermit,
     /// Whether it has to go.
-    pub(super) told: Told,
+    pub(super) told: Eviction,
     /// Whether another connection was told to go for it: let that one's task run before more are taken in, so that
     /// descriptors stay bounded.
     pub(super) full: bool,
@@ -141,23 +141,23 @@ pub(super) struct Entry {
 
 /// A connection's right to be there; dropping it frees the seat.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct ConnectionPermit {
     gate: Arc<Gate>,
     id: u64,
 }
 
 /// Where a connection hears that it has to go.
 #[derive(Debug)]
-pub(super) struct Told(oneshot::Receiver<Reason>);
+pub(super) struct Eviction(oneshot::Receiver<Reason>);
 
-impl Told {
+impl Eviction {
     /// Waits until it has to go, and says why. Cancel safe.
     pub(super) async fn why(&mut self) -> Reason {
         (&mut self.0).await.unwrap_or(Reason::Closing)
     }
 }
 
-impl Seat {
+impl ConnectionPermit {
     /// Its first byte has come.
     pub(super) fn spoke(&self) {
         if let Some(occupant) = self.gate.lock().taken.get_mut(&self.id) {
@@ -176,7 +176,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.gate.lock().taken.remove(&self.id);
     }

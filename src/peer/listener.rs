@@ -12,9 +12,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::channel::{Carrier, Channel};
-use super::desk::{Asker, Desk};
-use super::gate::{Entry, Gate, Pool, Reason, Seat};
+use super::gate::{ConnectionPermit, Entry, Gate, Pool, Reason};
 use super::identity::Identity;
+use super::inbox::{Asker, Inbox};
 use super::orders::Orders;
 use super::refusals::Refusals;
 use super::replay::Replays;
@@ -60,17 +60,17 @@ pub enum DoorError {
 pub async fn serve(
     listeners: Listeners,
     identity: &Identity,
-    desk: Desk,
+    inbox: Inbox,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), DoorError> {
     let door = Arc::new(Door {
-        tls: Server::new(identity.credentials(), desk.fleet.clone())?,
+        tls: Server::new(identity.credentials(), inbox.fleet.clone())?,
         gate: Arc::default(),
         room: Room {
-            refusals: Refusals::new(desk.recorder.clone()),
+            refusals: Refusals::new(inbox.recorder.clone()),
             replays: Replays::default(),
             orders: Orders::new(),
-            desk,
+            inbox,
         },
     });
     let mut loops = JoinSet::new();
@@ -147,7 +147,7 @@ impl Door {
 
     /// The node of the fleet that has this address.
     fn node_at(&self, ip: IpAddr) -> Option<NodeName> {
-        let fleet = self.room.desk.fleet.borrow();
+        let fleet = self.room.inbox.fleet.borrow();
         let mut nodes = fleet.nodes.iter();
         nodes.find(|(_, n)| !n.disabled && n.address.ip().to_canonical() == ip).map(|(name, _)| name.clone())
     }
@@ -197,7 +197,7 @@ impl Door {
     async fn authenticate(
         &self,
         stream: TcpStream,
-        seat: &Seat,
+        seat: &ConnectionPermit,
     ) -> Result<(Box<dyn Carrier>, NodeName, Pin), Unmet> {
         let mut head = [0; 4];
         let count = stream.peek(&mut head).await.map_err(|_| Unmet::HungUp)?;
@@ -213,7 +213,7 @@ impl Door {
         }
         let (carrier, pin) = self.tls.accept(stream).await.map_err(Unmet::from)?;
         // The fleet may have changed during the handshake; what counts is now.
-        let node = self.room.desk.fleet.borrow().node_of(&pin).cloned();
+        let node = self.room.inbox.fleet.borrow().node_of(&pin).cloned();
         node.map(|node| (carrier, node, pin)).ok_or_else(|| Distrust::Unpinned(pin).into())
     }
 }
@@ -257,7 +257,7 @@ impl<'a> Rest<'a> {
         }
         if self.next == REST.0 {
             let text = format!("the door cannot take connections for the moment: {error}");
-            self.door.room.desk.recorder.record(Record::local(Event::Degraded, Priority::Error, "", text));
+            self.door.room.inbox.recorder.record(Record::local(Event::Degraded, Priority::Error, "", text));
         }
         sleep(self.next).await;
         self.next = (self.next * 2).min(REST.1);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::oneshot;
 
-use super::desk::Asker;
+use super::inbox::Asker;
 use super::wire::Verdict;
 use crate::vocabulary::{NodeName, ReqId};
 

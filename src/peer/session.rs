@@ -16,9 +16,9 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use super::admit::{admit, may_see, may_watch};
 use super::channel::Channel;
 use super::codec::{WireError, decode_client, encode, no_request, req_id_in};
-use super::desk::{Asker, Desk, Order, Subscription, Update, View};
 use super::feed::{Feed, News, Records};
-use super::gate::{Reason, Seat, Told};
+use super::gate::{ConnectionPermit, Eviction, Reason};
+use super::inbox::{Asker, Inbox, InboxMessage, Subscription, Update, View};
 use super::orders::Orders;
 use super::refusals::Refusals;
 use super::replay::{Replays, Turn};
@@ -46,7 +46,7 @@ pub(super) const CROWDED: &str = "there were too many connections of its kind, a
 /// What all sessions share.
 #[derive(Debug, Clone)]
 pub(super) struct Room {
-    pub(super) desk: Desk,
+    pub(super) inbox: Inbox,
     pub(super) refusals: Refusals,
     pub(super) replays: Replays,
     pub(super) orders: Orders,
@@ -96,14 +96,14 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn new(room: Room, channel: Channel, asker: Asker) -> Self {
-        let fleet = room.desk.fleet.clone();
+        let fleet = room.inbox.fleet.clone();
         let under_way = FuturesUnordered::new();
         let (feed, records) = (Feed::Off, Records::Off);
         Self { room, channel, asker, fleet, under_way, feed, records, spoke: Instant::now() }
     }
 
     /// Speaks until the connection ends. The hello must have come by `hello_by`. Keeps the seat until then.
-    pub(super) async fn run(mut self, seat: Seat, mut told: Told, hello_by: Instant) {
+    pub(super) async fn run(mut self, seat: ConnectionPermit, mut told: Eviction, hello_by: Instant) {
         let end = match self.greet(&mut told, hello_by).await {
             Err(end) => end,
             Ok(()) => loop {
@@ -142,7 +142,7 @@ impl Session {
         Ok(())
     }
 
-    async fn greet(&mut self, told: &mut Told, hello_by: Instant) -> Result<(), End> {
+    async fn greet(&mut self, told: &mut Eviction, hello_by: Instant) -> Result<(), End> {
         let first = tokio::select! {
             first = timeout_at(hello_by, self.channel.read()) => first,
             reason = told.why() => return Err(reason.into()),
@@ -159,9 +159,9 @@ impl Session {
             ClientFrame::Hello(hello) => {
                 self.check_name(&hello)?;
                 let ours = Hello {
-                    node: self.room.desk.me.clone(),
+                    node: self.room.inbox.me.clone(),
                     version: env!("CARGO_PKG_VERSION").to_owned(),
-                    boot_nonce: self.room.desk.nonce,
+                    boot_nonce: self.room.inbox.nonce,
                     fleet_hash: self.fleet.borrow_and_update().hash,
                 };
                 self.send(&ServerFrame::Hello(ours)).await?;
@@ -188,7 +188,7 @@ impl Session {
     }
 
     /// One round: wait for whatever comes first, handle it to the end.
-    async fn pass(&mut self, told: &mut Told) -> Result<(), End> {
+    async fn pass(&mut self, told: &mut Eviction) -> Result<(), End> {
         let keepalive = self.spoke + KEEPALIVE;
         let follows =
             self.feed.is_on() || self.records.are_told() || matches!(self.asker, Asker::Peer { .. });
@@ -231,14 +231,14 @@ impl Session {
     async fn order(&mut self, request: Request) -> Result<(), End> {
         self.still_accepted()?;
         let req_id = request.req_id;
-        let desk = &self.room.desk;
+        let inbox = &self.room.inbox;
         let admitted = if self.under_way.len() >= UNDER_WAY {
             Err(Refusal::new(
                 RefusalCode::Busy,
                 format!("{UNDER_WAY} requests are under way on this connection: wait for one of them"),
             ))
         } else {
-            admit(&desk.fleet.borrow(), &desk.me, &desk.nonce, &self.asker, &request)
+            admit(&inbox.fleet.borrow(), &inbox.me, &inbox.nonce, &self.asker, &request)
         };
         let placed = match admitted {
             Ok(()) if matches!(request.verb, Verb::Watch {}) => {
@@ -248,7 +248,7 @@ impl Session {
             }
             Ok(()) if matches!(request.verb, Verb::Events {}) => {
                 // First listen, then say so: what happens in between is told.
-                self.records = Records::listen(&self.room.desk.recorder);
+                self.records = Records::listen(&self.room.inbox.recorder);
                 return self.answer(req_id, Verdict::Outcome(Outcome::Watching)).await;
             }
             Ok(()) => self.place(&request),
@@ -266,10 +266,10 @@ impl Session {
         }
     }
 
-    /// Puts a request on the desk, an acting one at most once.
+    /// Puts a request on the inbox, an acting one at most once.
     fn place(&self, request: &Request) -> Result<oneshot::Receiver<Verdict>, Refusal> {
         let (reply, verdict) = oneshot::channel();
-        let order = Order::Request { asker: self.asker.clone(), request: request.clone(), reply };
+        let order = InboxMessage::Request { asker: self.asker.clone(), request: request.clone(), reply };
         if !request.verb.acts() {
             self.put(order)?;
             return Ok(verdict);
@@ -286,7 +286,7 @@ impl Session {
             return Err(refusal);
         }
         let text = format!("{}: {}", request.verb.name(), request.because);
-        self.room.desk.recorder.record(self.about(request, Event::Ordered, text));
+        self.room.inbox.recorder.record(self.about(request, Event::Ordered, text));
         if let Err(refusal) = self.put(order) {
             replays.forget(&self.asker, request.req_id);
             return Err(refusal);
@@ -297,11 +297,11 @@ impl Session {
         Ok(ours)
     }
 
-    fn put(&self, order: Order) -> Result<(), Refusal> {
-        self.room.desk.orders.try_send(order).map_err(|_| {
+    fn put(&self, order: InboxMessage) -> Result<(), Refusal> {
+        self.room.inbox.orders.try_send(order).map_err(|_| {
             Refusal::new(
                 RefusalCode::Busy,
-                format!("the supervisor on {} has too much to do: try again", self.room.desk.me),
+                format!("the supervisor on {} has too much to do: try again", self.room.inbox.me),
             )
         })
     }
@@ -314,7 +314,7 @@ impl Session {
 
     fn still_accepted(&self) -> Result<(), End> {
         match &self.asker {
-            Asker::Peer { node, pin } if self.room.desk.fleet.borrow().node_of(pin) != Some(node) => {
+            Asker::Peer { node, pin } if self.room.inbox.fleet.borrow().node_of(pin) != Some(node) => {
                 Err(End::Cut("its key is no longer accepted by fleet.yaml".to_owned()))
             }
             Asker::Peer { .. } | Asker::Local { .. } => Ok(()),
@@ -325,7 +325,7 @@ impl Session {
     /// other peer is told that it sees nothing, so that it does not go on showing what it saw while it was one.
     async fn follow_if_granted(&mut self) -> Result<(), End> {
         let Asker::Peer { node, .. } = &self.asker else { return Ok(()) };
-        let me = &self.room.desk.me;
+        let me = &self.room.inbox.me;
         let (watches, hash) = {
             let fleet = self.fleet.borrow_and_update();
             (may_watch(&fleet, me, node), fleet.hash)
@@ -357,7 +357,7 @@ impl Session {
                     Asker::Peer { .. } => View::Node,
                     Asker::Local { .. } => View::Fleet,
                 };
-                let asked = self.put(Order::Subscribe { view, reply }).is_ok();
+                let asked = self.put(InboxMessage::Subscribe { view, reply }).is_ok();
                 self.feed = if asked { Feed::Asked(subscription) } else { Feed::again() };
                 Ok(())
             }
@@ -380,7 +380,7 @@ impl Session {
                     let seen = match &self.asker {
                         Asker::Local { .. } => true,
                         Asker::Peer { node, .. } => {
-                            let me = &self.room.desk.me;
+                            let me = &self.room.inbox.me;
                             report.node == *me && may_see(&self.fleet.borrow(), me, node, &report.worker)
                         }
                     };
@@ -397,7 +397,7 @@ impl Session {
     /// What of a report the other side may see: this host's users all of it, a peer what it is granted on this node.
     fn visible(&self, mut report: NodeReport) -> Option<NodeReport> {
         if let Asker::Peer { node, .. } = &self.asker {
-            let me = &self.room.desk.me;
+            let me = &self.room.inbox.me;
             if report.node != *me {
                 return None;
             }

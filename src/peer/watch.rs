@@ -68,7 +68,7 @@ pub enum PeerNews {
     Dropped(usize),
     /// It shuts down or reboots; its silence from here on is no failure.
     Leaving,
-    /// It cannot be followed. Told again only when state or reason change.
+    /// It cannot be followed. Said again only when state or reason change.
     Lost {
         /// [`NodeState::SupervisorDead`], [`NodeState::Unreachable`], or [`NodeState::Unknown`] if it answers and the two
         /// sides do not trust or understand each other.
@@ -175,7 +175,7 @@ impl PeerHandle {
 
     /// Asks the peer for something, over the connection that there is or as soon as there is one. If the connection
     /// breaks meanwhile the request is sent again, provided that it cannot act twice: the peer remembers its id, or has
-    /// started anew and the request changes nothing, or nothing that `expect` does not guard.
+    /// started again and the request changes nothing, or nothing that `expect` does not guard.
     ///
     /// # Errors
     /// [`LinkError`], within `deadline`; [`LinkError::refusal`] makes a verdict of it.
@@ -353,7 +353,7 @@ impl Following {
     }
 
     /// Passes the news on until the connection ends; says how long it lasted. That it ended is not told yet: the next
-    /// attempt, which follows at once, shows whether the supervisor merely started anew.
+    /// attempt, which follows at once, shows whether the supervisor merely started again.
     async fn listen(&mut self, link: Link, mut events: Events) -> Result<Duration, Unheard> {
         let since = Instant::now();
         self.tell(PeerNews::Connected(link.server().clone())).await?;

@@ -14,14 +14,14 @@ pub const CANARY: &str = "keyholder.canary";
 
 /// A canary that is not sent yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bird {
+pub struct CanaryTask {
     /// Its id.
     pub id: String,
     /// Its bytes.
     pub raw: Vec<u8>,
 }
 
-impl Bird {
+impl CanaryTask {
     /// A new one, from this node. `None` if the kernel has no random numbers.
     pub fn new(from: &NodeName) -> Option<Self> {
         let now = jiff::Timestamp::now();
@@ -48,7 +48,7 @@ pub async fn canary_once(
     within: Duration,
 ) -> Result<(String, Option<Vec<u8>>), QueueError> {
     let mut front = Front::connect(url).await?;
-    let Some(bird) = Bird::new(from) else {
+    let Some(bird) = CanaryTask::new(from) else {
         return Err(QueueError::Unreachable { url: super::error::mask(url), why: "no random id".to_owned() });
     };
     front.push(queue, &bird.raw).await?;

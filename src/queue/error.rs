@@ -16,7 +16,7 @@ const MAX_SHOWN: usize = 200;
 pub enum QueueError {
     /// The address is none.
     #[error(
-        "{url} is no address of a Redis: {why}; write redis://[user:password@]host:port, rediss://…, redis-sentinel://host:port,…/master, or unix:///path"
+        "{url} is not a valid Redis URL: {why}; write redis://[user:password@]host:port, rediss://…, redis-sentinel://host:port,…/master, or unix:///path"
     )]
     Url {
         /// The address without its password.

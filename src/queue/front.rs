@@ -8,11 +8,11 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::claim::LONGEST;
 use super::conn::Conn;
-use super::desk::SHA1;
+use super::connection::SHA1;
 use super::error::{QueueError, mask};
 use super::keys::{Keys, QueueName};
 use super::limit::Limit;
-use super::place::Place;
+use super::place::RedisAddress;
 use super::scripts;
 use super::server::DEADLINE;
 
@@ -67,7 +67,7 @@ impl Front {
     /// # Errors
     /// Any [`QueueError`], within 3 s, and 6 s more for sentinels.
     pub async fn connect(url: &str) -> Result<Self, QueueError> {
-        let place = Place::parse(url)?;
+        let place = RedisAddress::parse(url)?;
         let found = place.find().await?;
         let late = QueueError::Late { url: mask(&found.url), deadline: DEADLINE };
         let conn = timeout(DEADLINE, found.connect(Some(DEADLINE), LIMIT)).await.unwrap_or(Err(late))?;
@@ -196,7 +196,7 @@ impl Front {
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
-    pub async fn bury(&self, queue: &QueueName, entry: &[u8]) -> Result<bool, QueueError> {
+    pub async fn remove_dead_letter(&self, queue: &QueueName, entry: &[u8]) -> Result<bool, QueueError> {
         let mut cmd = redis::cmd("EVAL");
         cmd.arg(scripts::BURY).arg(1).arg(Keys::of(queue).dead).arg(entry).arg(sha1_of(entry)).arg(SEEN);
         let removed: u64 = cmd.query_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))?;

@@ -10,7 +10,7 @@ use super::conn::Conn;
 use super::error::{QueueError, mask, shown};
 use super::keys::{Keys, QueueName};
 use super::limit::Limit;
-use super::place::Place;
+use super::place::RedisAddress;
 
 /// How long one look may take, connecting included. Sooner than a lane's deadline: nobody waits for it but detectors,
 /// and what they do not know does no harm.
@@ -88,7 +88,7 @@ pub enum Question {
 
 /// What was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum ProbeReply {
     /// The key is there and expires.
     Lives,
     /// The key is there and never expires.
@@ -144,8 +144,8 @@ pub enum CanaryAt {
 
 /// The one connection for looking.
 #[derive(Debug)]
-pub struct Eyes {
-    place: Place,
+pub struct QueueProbe {
+    place: RedisAddress,
     /// With the address of the server that was connected to.
     conn: Option<(Conn, String)>,
     /// When sentinels were last asked whether it is still the master.
@@ -155,13 +155,13 @@ pub struct Eyes {
     wrong: Option<(Instant, String)>,
 }
 
-impl Eyes {
+impl QueueProbe {
     /// For the server at `url`, or the master that its sentinels name. Nothing is connected yet.
     ///
     /// # Errors
     /// [`QueueError::Url`].
     pub fn new(url: &str) -> Result<Self, QueueError> {
-        let place = Place::parse(url)?;
+        let place = RedisAddress::parse(url)?;
         Ok(Self { place, conn: None, asked: Instant::now(), backoff: Backoff::default(), wrong: None })
     }
 
@@ -169,7 +169,7 @@ impl Eyes {
     ///
     /// # Errors
     /// One sentence that names the server, the same for as long as the same is wrong; within about two seconds.
-    pub async fn look(&mut self, questions: &[Question]) -> Result<Vec<Answer>, String> {
+    pub async fn look(&mut self, questions: &[Question]) -> Result<Vec<ProbeReply>, String> {
         let mut answers = Vec::with_capacity(questions.len());
         for some in questions.chunks(AT_ONCE) {
             let mut cmd = redis::cmd("EVAL");
@@ -293,7 +293,7 @@ impl Eyes {
     }
 }
 
-impl Eyes {
+impl QueueProbe {
     /// Host and port.
     fn at(&self) -> String {
         let shown = self.place.shown();
@@ -303,7 +303,7 @@ impl Eyes {
 }
 
 async fn asked(
-    place: &Place,
+    place: &RedisAddress,
     conn: &mut Option<(Conn, String)>,
     cmd: &redis::Cmd,
 ) -> Result<Value, QueueError> {
@@ -339,25 +339,25 @@ fn args(question: &Question) -> [Vec<u8>; ARGS] {
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "the library's enum is not ours")]
-fn answer(question: &Question, value: &Value) -> Answer {
-    let odd = || Answer::Wrong("Redis answers something else than was asked".to_owned());
+fn answer(question: &Question, value: &Value) -> ProbeReply {
+    let odd = || ProbeReply::Wrong("Redis answers something else than was asked".to_owned());
     let fields = match value {
         Value::Array(fields) => fields.as_slice(),
-        Value::BulkString(_) | Value::SimpleString(_) => return Answer::Wrong(said(&text(value))),
+        Value::BulkString(_) | Value::SimpleString(_) => return ProbeReply::Wrong(said(&text(value))),
         _ => return odd(),
     };
     match (question, fields) {
-        (Question::Key(_), [Value::Int(-2)]) => Answer::Gone,
-        (Question::Key(_), [Value::Int(-1)]) => Answer::Stays,
-        (Question::Key(_), [Value::Int(_)]) => Answer::Lives,
-        (Question::List { .. }, [length, left, right, busy]) => Answer::List {
+        (Question::Key(_), [Value::Int(-2)]) => ProbeReply::Gone,
+        (Question::Key(_), [Value::Int(-1)]) => ProbeReply::Stays,
+        (Question::Key(_), [Value::Int(_)]) => ProbeReply::Lives,
+        (Question::List { .. }, [length, left, right, busy]) => ProbeReply::List {
             length: number(length),
             left: mark(left),
             right: mark(right),
             busy: number(busy) > 0,
         },
         (Question::Lane { canary: asked, .. }, [waiting, head, taken, oldest, begun, canary, tail]) => {
-            Answer::Lane(LaneSeen {
+            ProbeReply::Lane(LaneSeen {
                 waiting: number(waiting),
                 head: mark(head),
                 tail: mark(tail),

@@ -26,7 +26,7 @@ const SENTINEL_LIMIT: Limit = Limit { string: 4 * 1024, reply: 64 * 1024, values
 
 /// A URL that was understood.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum RedisAddress {
     /// `redis://`, `rediss://` or `unix://`: always the same.
     One(String),
     /// `redis-sentinel://` or `rediss-sentinel://`: asked anew for each connection.
@@ -57,7 +57,7 @@ pub(super) struct Found {
     tls: Option<Tls>,
 }
 
-impl Place {
+impl RedisAddress {
     /// Takes a URL apart. Nothing is connected.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use super::conn::Conn;
 use super::error::{QueueError, mask, shown};
 use super::limit::Limit;
 use super::look::PROBE;
-use super::place::{Found, Place};
+use super::place::{Found, RedisAddress};
 
 /// What is read of an answer: `INFO` has some 10 KiB, more with many databases or modules.
 const LIMIT: Limit = Limit { string: 1024 * 1024, reply: 2 * 1024 * 1024, values: 4096 };
@@ -39,7 +39,7 @@ pub enum Level {
 /// # Errors
 /// When nothing can be found out: no address, no connection, no answer within `deadline` (for all of it), no entry.
 pub async fn preflight(url: &str, deadline: Duration) -> Result<Vec<Finding>, QueueError> {
-    let place = Place::parse(url)?;
+    let place = RedisAddress::parse(url)?;
     let look = async { look(&place.find().await?, deadline).await };
     timeout(deadline, look).await.unwrap_or(Err(QueueError::Late { url: mask(url), deadline }))
 }

@@ -4,15 +4,14 @@
 //! some (`-OOM`), and a lane must be able to finish what it has begun.
 
 /// Becomes the owner of the queue, or stays it. Keys: owner. Arguments: our words, our id, time to live in ms. The id is
-/// what the words begin with. Answers with the other owner's words if there is one, nothing if the queue was ours, and 1 if it was
-/// nobody's.
+/// what the words begin with. Answers 0 if the queue was ours, 1 if it was nobody's, 2 if it is another owner's; and that one's words.
 pub(super) const OWN: &str = "
 local now = redis.call('GET', KEYS[1])
-if now and string.sub(now, 1, #ARGV[2]) ~= ARGV[2] then return string.sub(now, 1, 1000) end
+if now and string.sub(now, 1, #ARGV[2]) ~= ARGV[2] then return {2, string.sub(now, 1, 1000)} end
 redis.call('DEL', KEYS[1])
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
-if now then return false end
-return 1
+if now then return {0, ''} end
+return {1, ''}
 ";
 
 /// Takes away what is too long to be a task, and answers it, in the in-flight list and at the end of the queue that is taken

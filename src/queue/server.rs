@@ -7,11 +7,11 @@ use tokio::time::timeout;
 
 use super::claim::{Claimer, How, LONGEST};
 use super::conn::Conn;
-use super::desk::{Desk, Ids};
+use super::connection::{Connection, Ids};
 use super::error::{QueueError, mask};
 use super::keys::{Keys, QueueName};
 use super::limit::Limit;
-use super::place::{Found, Place};
+use super::place::{Found, RedisAddress};
 
 /// How long a connection may take to come about, and how long an answer may take that is not waited for on purpose.
 pub(super) const DEADLINE: Duration = Duration::from_secs(3);
@@ -23,7 +23,7 @@ const DESK_LIMIT: Limit = Limit { string: 1024 * 1024, reply: 2 * 1024 * 1024, v
 /// Where a queue is.
 #[derive(Debug, Clone)]
 pub struct Server {
-    place: Rc<Place>,
+    place: Rc<RedisAddress>,
     name: String,
     keys: Keys,
 }
@@ -35,7 +35,7 @@ impl Server {
     /// [`QueueError::Url`].
     pub fn new(url: &str, queue: &QueueName) -> Result<Self, QueueError> {
         let name = format!("keyholder-lane:{queue}");
-        Ok(Self { place: Place::parse(url)?.into(), name, keys: Keys::of(queue) })
+        Ok(Self { place: RedisAddress::parse(url)?.into(), name, keys: Keys::of(queue) })
     }
 
     /// The address without its password.
@@ -48,16 +48,16 @@ impl Server {
     ///
     /// # Errors
     /// Any [`QueueError`] but [`QueueError::Url`], within about 6 s, and 6 s more for sentinels.
-    pub async fn connect(&self, how: How) -> Result<(Desk, Claimer), QueueError> {
+    pub async fn connect(&self, how: How) -> Result<(Connection, Claimer), QueueError> {
         // Both to the same server, also if there is another master a moment later.
         let found = self.place.find().await?;
         // A blocking command is answered late by design; its own deadline is with the claimer.
         let (waiting, claimer) = self.one(&found, None, CLAIM_LIMIT).await?;
-        let (busy, desk) = self.one(&found, Some(DEADLINE), DESK_LIMIT).await?;
-        let ids = Ids { claimer, desk };
+        let (busy, connection) = self.one(&found, Some(DEADLINE), DESK_LIMIT).await?;
+        let ids = Ids { claimer, connection };
         let keys = self.keys.clone();
         let claimer = Claimer::new(waiting, how, keys.clone(), found.url.clone());
-        Ok((Desk::new(busy, ids, self.name.clone(), keys, self.place.clone(), found), claimer))
+        Ok((Connection::new(busy, ids, self.name.clone(), keys, self.place.clone(), found), claimer))
     }
 
     async fn one(

@@ -2,7 +2,7 @@
 
 use super::core::{Core, Done};
 use crate::journal::{Event as Kind, Priority, Record, last_lines};
-use crate::judge::{Ending, Event, Health, Observation, Obstacle};
+use crate::judge::{Ending, Event, Health, Observation, StartBlocker};
 use crate::peer::wire::{Outcome, RelaunchFailed, Relaunched, Verdict};
 use crate::systemd::{NotStartable, Relaunch, RelaunchError};
 use crate::vocabulary::{InvocationId, Moment, UnitName, WorkerName, human};
@@ -30,10 +30,10 @@ fn ending(result: &Result<InvocationId, RelaunchError>) -> Ending {
     match result {
         Ok(invocation) => Ending::Started(*invocation),
         Err(RelaunchError::NotStartable(obstacle)) => Ending::Refused(match obstacle {
-            NotStartable::NotFound => Obstacle::NotFound,
-            NotStartable::Masked => Obstacle::Masked,
-            NotStartable::BadSetting => Obstacle::BadUnitFile,
-            NotStartable::RefusesManualStart => Obstacle::RefusesManualStart,
+            NotStartable::NotFound => StartBlocker::NotFound,
+            NotStartable::Masked => StartBlocker::Masked,
+            NotStartable::BadSetting => StartBlocker::BadUnitFile,
+            NotStartable::RefusesManualStart => StartBlocker::RefusesManualStart,
         }),
         Err(
             RelaunchError::Refused(_)
@@ -82,7 +82,7 @@ impl Core {
         }
         let took = human(end.took);
         let mut ending = ending(&end.result);
-        if ending == Ending::Refused(Obstacle::RefusesManualStart) && worker.health == Health::Healthy {
+        if ending == Ending::Refused(StartBlocker::RefusesManualStart) && worker.health == Health::Healthy {
             // Only a unit that is up can be refused its stop; it has not fallen, and nothing is stranded.
             ending = Ending::Untouched;
         }

@@ -23,12 +23,12 @@ const START: Duration = Duration::from_secs(10);
 
 /// Lets so many through, and counts the rest.
 #[derive(Debug, Default)]
-struct Sluice {
+struct RateLimiter {
     through: VecDeque<Instant>,
     held_back: u64,
 }
 
-impl Sluice {
+impl RateLimiter {
     /// Whether an alert is passed on now.
     fn pass(&mut self, now: Instant) -> bool {
         while self.through.front().is_some_and(|at| now.saturating_duration_since(*at) >= WITHIN) {
@@ -58,7 +58,7 @@ impl Sluice {
 pub(super) fn start(me: NodeName, recorder: Recorder, systemd: Systemd) {
     let mut alerts = recorder.alerts();
     tokio::spawn(async move {
-        let mut sluice = Sluice::default();
+        let mut sluice = RateLimiter::default();
         let mut last = String::new();
         loop {
             let due = sluice.due();
@@ -120,7 +120,7 @@ mod tests {
     fn a_storm_is_a_few_runs_and_a_count() {
         let start = Instant::now();
         let second = Duration::from_secs(1);
-        let mut sluice = Sluice::default();
+        let mut sluice = RateLimiter::default();
         let passed = (0..100).filter(|_| sluice.pass(start)).count();
         assert_eq!((passed, sluice.held_back), (AT_MOST, 90));
         assert_eq!(sluice.due(), Some(start + WITHIN));
@@ -129,7 +129,7 @@ mod tests {
         sluice.held_back = 0;
         assert_eq!(sluice.due(), None, "and nothing to wake for");
         // Spread out, all of them pass.
-        let mut calm = Sluice::default();
+        let mut calm = RateLimiter::default();
         assert!((0u32..100).all(|n| calm.pass(start + WITHIN / 10 * n)));
         assert!(calm.through.len() <= AT_MOST);
     }

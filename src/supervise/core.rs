@@ -12,14 +12,14 @@ use super::drill::{DrillDone, Drills};
 use super::lanes::LaneNews;
 use super::neighbours::Neighbour;
 use super::worker::Worker;
-use crate::detect::{Look, Plan, Vital};
+use crate::detect::{Check, Plan, Vital};
 use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record, Recorder};
 use crate::judge::log::Happened;
 use crate::judge::{
     Action, Alert, Alerts, Event, Hang, Host, Observation, Phase, Probe, Say, WorkerState, crowd, decide,
 };
-use crate::peer::desk::Update;
+use crate::peer::inbox::Update;
 use crate::peer::wire::{DrillReport, Refusal, Sighting, Verdict};
 use crate::store::StoreHandle;
 use crate::systemd::{Relaunch, Systemd};
@@ -47,7 +47,7 @@ pub(super) enum Done {
     /// A relaunch of a worker of this node.
     Relaunch { worker: WorkerName, end: Box<Relaunch>, log: Vec<String> },
     /// An order that this node gave to a neighbour as its watcher.
-    Errand { target: Target, verdict: Box<Result<Verdict, String>> },
+    WatcherJob { target: Target, verdict: Box<Result<Verdict, String>> },
     /// A nudge or repipe of a worker of this node.
     Gentle { worker: WorkerName, remedy: Remedy, result: Result<(), String>, took: Duration },
     /// A step of a rehearsal with a worker of this node.
@@ -282,7 +282,7 @@ impl Core {
             }
         }
         if let Some(worker) = self.workers.get_mut(name) {
-            worker.disappoint();
+            worker.fail_waiters();
             worker.disappoint_gentle(now);
         }
         changed
@@ -475,7 +475,7 @@ impl Core {
         }
         let drill = self.drill_due(now);
         let troubles = self.look_at_troubles(now);
-        let errands = self.errands(now);
+        let watcher_jobs = self.watcher_jobs(now);
         let returns = self.await_return(now);
         let counted = self.tell_counted(now);
         let blackouts = self.blackouts(now);
@@ -483,7 +483,7 @@ impl Core {
             .values()
             .filter_map(|worker| worker.wake())
             .filter(|at| *at > now)
-            .chain(errands)
+            .chain(watcher_jobs)
             .chain(drill)
             .chain(returns)
             .chain(counted)
@@ -498,11 +498,11 @@ impl Core {
             |node: &NodeName, worker: &WorkerName| Target { node: node.clone(), worker: worker.clone() };
         let own = self.workers.iter().flat_map(|(name, worker)| {
             let spec = &worker.spec;
-            Look::at(&target(&self.me, name), &spec.unit, spec.stuck.as_ref(), spec.delivery_gap.as_ref())
+            Check::at(&target(&self.me, name), &spec.unit, spec.stuck.as_ref(), spec.delivery_gap.as_ref())
         });
         let outside = self.fleet.watched_by(&self.me).flat_map(|(node, known)| {
             known.workers.iter().flat_map(move |(name, spec)| {
-                Look::from_outside(&target(node, name), spec.stuck.as_ref(), spec.delivery_gap.as_ref())
+                Check::from_outside(&target(node, name), spec.stuck.as_ref(), spec.delivery_gap.as_ref())
             })
         });
         let looks = own.chain(outside).collect();

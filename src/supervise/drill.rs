@@ -18,9 +18,9 @@ use super::worker::Worker;
 use crate::fleet::Right;
 use crate::journal::{Event as Kind, Priority, Record};
 use crate::judge::{
-    Alert, Asked, Cue, Deed, Drill, End, Event, Ground, Health, Host, Phase, Stage, rehearsable,
+    Alert, Asked, Drill, DrillEffect, End, Event, Ground, Health, Host, Phase, Stage, Trigger, rehearsable,
 };
-use crate::peer::desk::Asker;
+use crate::peer::inbox::Asker;
 use crate::peer::wire::{
     Class, DrillOrder, DrillReport, NodeReport, NodeState, Outcome, RefusalCode, Verdict,
 };
@@ -225,15 +225,15 @@ impl Core {
     }
 
     /// Something has happened that a rehearsal may wait for.
-    pub(super) fn cue(&mut self, name: &WorkerName, cue: Cue<'_>, now: Moment) {
+    pub(super) fn cue(&mut self, name: &WorkerName, cue: Trigger<'_>, now: Moment) {
         let Some(under_way) = self.drills.under_way.as_mut().filter(|drill| drill.worker == *name) else {
             return;
         };
         let (stage, found) = (under_way.drill.stage.clone(), under_way.drill.found);
         let helped = under_way.drill.helped.is_some();
         let outside = match &cue {
-            Cue::Remedy(by) => by.map(str::to_owned),
-            Cue::Break(_) | Cue::Seen { .. } | Cue::Inherited => None,
+            Trigger::Remedy(by) => by.map(str::to_owned),
+            Trigger::Break(_) | Trigger::Seen { .. } | Trigger::Inherited => None,
         };
         let deed = under_way.drill.take(cue, now);
         if under_way.drill.found && !found {
@@ -253,8 +253,8 @@ impl Core {
             self.save_lease();
         }
         match deed {
-            Some(Deed::Restore) => self.restore(name, now),
-            Some(Deed::Report) => self.seen_through(name, now),
+            Some(DrillEffect::Restore) => self.restore(name, now),
+            Some(DrillEffect::Report) => self.seen_through(name, now),
             None => {}
         }
     }
@@ -266,7 +266,7 @@ impl Core {
             return;
         }
         let (health, phase) = (worker.health.clone(), worker.state.phase.clone());
-        let cue = Cue::Seen { health: &health, invocation: worker.invocation(), phase: &phase };
+        let cue = Trigger::Seen { health: &health, invocation: worker.invocation(), phase: &phase };
         self.cue(name, cue, now);
     }
 
@@ -279,7 +279,7 @@ impl Core {
             && self.workers.get(name).is_some_and(|worker| known(worker))
         {
             drill.inherited = false;
-            self.cue(name, Cue::Inherited, now);
+            self.cue(name, Trigger::Inherited, now);
         }
     }
 
@@ -294,7 +294,7 @@ impl Core {
             } else {
                 // Taken out of the fleet meanwhile: nobody will look at it any more.
                 let gone = Health::Unknown("no worker of this node any more".to_owned());
-                let cue = Cue::Seen { health: &gone, invocation: None, phase: &Phase::Watching };
+                let cue = Trigger::Seen { health: &gone, invocation: None, phase: &Phase::Watching };
                 self.cue(&name, cue, now);
             }
         }
@@ -333,10 +333,10 @@ impl Core {
         match done {
             DrillDone::Break(Ok(how)) => {
                 under_way.evidence.push(how);
-                self.cue(name, Cue::Break(Ok(())), now);
+                self.cue(name, Trigger::Break(Ok(())), now);
                 self.cue_seen(name, now);
             }
-            DrillDone::Break(Err(why)) => self.cue(name, Cue::Break(Err(why)), now),
+            DrillDone::Break(Err(why)) => self.cue(name, Trigger::Break(Err(why)), now),
             DrillDone::Restore(how) => {
                 under_way.evidence.push(how.unwrap_or_else(|why| format!("restoring it failed: {why}")));
                 self.look(name, now);

@@ -15,8 +15,8 @@ use super::neighbours::seen::{Ask, Seen};
 use super::worker::Worker;
 use crate::fleet::Worker as Spec;
 use crate::judge::{
-    Action, ActiveState, Admitted, Crowd, Ending, Event, Hold, Host, Observation, Phase, StopCause, Timeouts,
-    UnitSnapshot, Wish, WorkerState, admit, classify, decide,
+    Action, ActiveState, Admitted, Crowd, Ending, Event, Hold, Host, Observation, OrderRequest, Phase,
+    StopCause, Timeouts, UnitSnapshot, WorkerState, admit, classify, decide,
 };
 use crate::peer::wire::WorkerReport;
 use crate::vocabulary::{InvocationId, Moment, Remedy, RepairBy};
@@ -200,7 +200,7 @@ impl Rules {
             Observation::Unit(unit) => unit.invocation,
             Observation::Failed(_) => None,
         };
-        let wish = Wish { remedy: Remedy::Relaunch, expect, force: false };
+        let wish = OrderRequest { remedy: Remedy::Relaunch, expect, force: false };
         let admitted =
             admit(&world.node.state, &health, invocation, Host::Running, wish, &self.spec.policy, world.now);
         let now = world.now;

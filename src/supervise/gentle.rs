@@ -8,8 +8,8 @@ use super::core::{Core, Done};
 use super::orders::refused;
 use super::worker::{WAITERS_AT_MOST, Worker};
 use crate::journal::{Event as Kind, Priority, Record};
-use crate::judge::{Admitted, Cue, Ending, Event, Phase, Wish, admit};
-use crate::peer::desk::Asker;
+use crate::judge::{Admitted, Ending, Event, OrderRequest, Phase, Trigger, admit};
+use crate::peer::inbox::Asker;
 use crate::peer::wire::{GentleOrder, Outcome, RefusalCode, Remedied, Verdict};
 use crate::systemd::{CommandExit, Systemd};
 use crate::vocabulary::{Moment, Nudge, Remedy, Repipe, UnitName, WorkerName, human};
@@ -46,7 +46,7 @@ impl Plan {
                 format!("command {}", command.argv.first().map(String::as_str).unwrap_or_default())
             }
             Self::Repipe(Repipe::Restart(pipe)) => format!("restart of {pipe}, which feeds {unit}"),
-            Self::Repipe(Repipe::Hangup) => format!("SIGHUP to {unit}, which connects anew"),
+            Self::Repipe(Repipe::Hangup) => format!("SIGHUP to {unit}, which connects again"),
         }
     }
 
@@ -166,7 +166,7 @@ impl Core {
             let _ = reply.send(refused(RefusalCode::NotConfigured, text));
             return;
         }
-        let wish = Wish { remedy, expect: order.expect, force: order.force };
+        let wish = OrderRequest { remedy, expect: order.expect, force: order.force };
         let policy = &worker.spec.policy;
         match admit(&worker.state, &worker.health, worker.invocation(), self.host, wish, policy, now) {
             Ok(Admitted::Start | Admitted::Join) if worker.gentle.len() >= WAITERS_AT_MOST => {
@@ -175,13 +175,13 @@ impl Core {
             }
             Ok(Admitted::Join) => {
                 worker.gentle.push(reply);
-                self.cue(&name, Cue::Remedy(asker.peer()), now);
+                self.cue(&name, Trigger::Remedy(asker.peer()), now);
             }
             Ok(Admitted::Start) => {
                 worker.gentle.push(reply);
                 worker.because = format!("{asker}: {because}");
                 self.judge(&name, &Event::Ordered(remedy), now);
-                self.cue(&name, Cue::Remedy(asker.peer()), now);
+                self.cue(&name, Trigger::Remedy(asker.peer()), now);
             }
             Ok(Admitted::AlreadyRecovered(invocation)) => {
                 let _ = reply.send(Verdict::Outcome(Outcome::AlreadyRecovered { invocation }));

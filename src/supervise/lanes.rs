@@ -73,8 +73,8 @@ pub(super) async fn follow(
 /// A lane's word at this moment, for whoever has not followed it. None if there is none or it is not believed.
 pub(super) fn word(me: &NodeName, lane: Mode) -> Option<LaneStatus> {
     match read(&LaneStatus::path(lane), None) {
-        Look::Read(_, bytes) => believe(&bytes, me, lane).ok(),
-        Look::Same | Look::Gone | Look::Unreadable(_) => None,
+        FileRead::Read(_, bytes) => believe(&bytes, me, lane).ok(),
+        FileRead::Same | FileRead::Gone | FileRead::Unreadable(_) => None,
     }
 }
 
@@ -88,10 +88,10 @@ impl Known {
         now: Moment,
     ) -> Option<(Result<Option<LaneStatus>, String>, bool)> {
         let (file, said) = match read(path, self.file) {
-            Look::Same => (self.file, None),
-            Look::Gone => (None, Some(Ok(None))),
-            Look::Unreadable(why) => (None, Some(Err(why))),
-            Look::Read(file, bytes) => (Some(file), Some(believe(&bytes, me, lane).map(Some))),
+            FileRead::Same => (self.file, None),
+            FileRead::Gone => (None, Some(Ok(None))),
+            FileRead::Unreadable(why) => (None, Some(Err(why))),
+            FileRead::Read(file, bytes) => (Some(file), Some(believe(&bytes, me, lane).map(Some))),
         };
         self.file = file;
         if let Some(said) = &said {
@@ -133,7 +133,7 @@ fn believe(bytes: &[u8], me: &NodeName, lane: Mode) -> Result<LaneStatus, String
     }
 }
 
-enum Look {
+enum FileRead {
     Same,
     Gone,
     Unreadable(String),
@@ -142,13 +142,17 @@ enum Look {
 
 /// Reads a file that somebody with fewer rights made: no link is followed, nothing that could block is waited for, and not
 /// more is read than there may be. Each word is a new file; the one that is known is not read again.
-fn read(path: &Path, known: Option<(u64, i64, i64)>) -> Look {
+fn read(path: &Path, known: Option<(u64, i64, i64)>) -> FileRead {
     let which = |meta: &Metadata| (meta.ino(), meta.mtime(), meta.mtime_nsec());
     let unreadable = |error: std::io::Error| {
-        if error.kind() == ErrorKind::NotFound { Look::Gone } else { Look::Unreadable(error.to_string()) }
+        if error.kind() == ErrorKind::NotFound {
+            FileRead::Gone
+        } else {
+            FileRead::Unreadable(error.to_string())
+        }
     };
     match path.symlink_metadata() {
-        Ok(meta) if known == Some(which(&meta)) => return Look::Same,
+        Ok(meta) if known == Some(which(&meta)) => return FileRead::Same,
         Ok(_) => {}
         Err(error) => return unreadable(error),
     }
@@ -159,13 +163,13 @@ fn read(path: &Path, known: Option<(u64, i64, i64)>) -> Look {
         Err(error) => return unreadable(error),
     };
     if !meta.is_file() {
-        return Look::Unreadable("it is no file".to_owned());
+        return FileRead::Unreadable("it is no file".to_owned());
     }
     let mut bytes = Vec::with_capacity(1024);
     // One byte more, so that too long is seen as too long.
     match file.take(LANE_STATUS_MAX as u64 + 1).read_to_end(&mut bytes) {
-        Ok(_) => Look::Read(which(&meta), bytes),
-        Err(error) => Look::Unreadable(error.to_string()),
+        Ok(_) => FileRead::Read(which(&meta), bytes),
+        Err(error) => FileRead::Unreadable(error.to_string()),
     }
 }
 

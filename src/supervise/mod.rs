@@ -7,7 +7,6 @@ mod away;
 mod blackouts;
 mod core;
 mod drill;
-mod errands;
 #[cfg(test)]
 mod explored;
 mod gentle;
@@ -24,6 +23,7 @@ mod run;
 mod say;
 mod tape;
 mod troubles;
+mod watcher_jobs;
 mod worker;
 
 use std::path::PathBuf;
@@ -78,7 +78,7 @@ pub enum SuperviseError {
     #[error("the door cannot be opened")]
     Door(#[source] crate::peer::listener::DoorError),
     /// The door's task ended although nobody asked it to.
-    #[error("the door closed by itself")]
+    #[error("the listener ended unexpectedly")]
     DoorEnded,
     /// The kernel gives no randomness.
     #[error("no nonce for this run")]

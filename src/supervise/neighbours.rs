@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use self::seen::{Ask, Seen, rank};
-use self::told::Told;
+use self::told::Announcements;
 use crate::fleet::Fleet;
 use crate::journal::Record;
 use crate::judge::{Probe, Reading, Sign};
@@ -41,7 +41,7 @@ pub(super) struct Neighbour {
     reached: Option<Moment>,
     /// How many entries of its reports were dropped, because the fleet file in force has no such worker or node.
     dropped: usize,
-    told: Told,
+    told: Announcements,
     /// What may still be ordered of it: a node that says again and again that a worker fell does not decide how much is done.
     orders: Allowance,
     /// What was found out when it was silent, and when.
@@ -98,7 +98,7 @@ impl Neighbour {
             powered: None,
             reached: None,
             dropped: 0,
-            told: Told::default(),
+            told: Announcements::default(),
             orders: Allowance::new(ORDERS.0, ORDERS.1),
             probe: None,
             probing: false,
@@ -259,7 +259,7 @@ impl Neighbour {
     }
 
     /// The workers that something is to be ordered for now, with what and how they look; and when to look again.
-    pub(super) fn errands(
+    pub(super) fn watcher_jobs(
         &mut self,
         me: &NodeName,
         node: &NodeName,

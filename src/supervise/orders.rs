@@ -1,4 +1,4 @@
-//! Orders and questions off the desk. The door has authenticated and admitted them; here they meet the worker's state.
+//! Orders and questions off the inbox. The door has authenticated and admitted them; here they meet the worker's state.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::acts::{causes, journal_of};
 use super::core::Core;
-use super::errands::answered;
+use super::watcher_jobs::answered;
 use super::worker::{ANSWERED_WITHIN, WAITERS_AT_MOST, Waiter};
 use crate::fleet::matrix::seen_in_redis;
 use crate::journal::{self, Event as Kind, Priority, Record};
 use crate::judge::{
-    Admitted, Cue, Event, Hold, Objection, OfRoot, Releases, Wish, admit, may_hold, may_release,
+    Admitted, Event, Hold, OfRoot, OrderRequest, Rejection, Releases, Trigger, admit, may_hold, may_release,
 };
-use crate::peer::desk::{Asker, Order, Subscription, Update, View};
+use crate::peer::inbox::{Asker, InboxMessage, Subscription, Update, View};
 use crate::peer::wire::{
     DeadLetter, Explanation, GentleOrder, NodeReport, Outcome, Refusal, RefusalCode, RelaunchOrder, Request,
     Verb, Verdict,
@@ -71,17 +71,17 @@ fn prove(task: TaskId, lane: Option<Mode>, reply: oneshot::Sender<Verdict>) {
 }
 
 impl Core {
-    /// Takes one order off the desk. The answer goes out by its own channel, at once or when the act has ended.
-    pub(super) fn order(&mut self, order: Order, now: Moment) {
+    /// Takes one order off the inbox. The answer goes out by its own channel, at once or when the act has ended.
+    pub(super) fn order(&mut self, order: InboxMessage, now: Moment) {
         match order {
-            Order::Subscribe { view, reply } => {
+            InboxMessage::Subscribe { view, reply } => {
                 let (first, changes) = match view {
                     View::Node => (vec![self.node_report(now)], self.own.subscribe()),
                     View::Fleet => (self.fleet_report(now), self.all.subscribe()),
                 };
                 let _ = reply.send(Subscription { first, changes });
             }
-            Order::Request { asker, request, reply } => {
+            InboxMessage::Request { asker, request, reply } => {
                 if let Verb::Power { force } = request.verb {
                     self.serve_power(&asker, request, force, reply, now);
                 } else if let (Verb::Drill(order), None, false) =
@@ -210,7 +210,7 @@ impl Core {
         now: Moment,
     ) {
         let Some(worker) = self.workers.get_mut(&name) else { return };
-        let wish = Wish { remedy: Remedy::Relaunch, expect: order.expect, force: order.force };
+        let wish = OrderRequest { remedy: Remedy::Relaunch, expect: order.expect, force: order.force };
         let policy = &worker.spec.policy;
         let admitted =
             admit(&worker.state, &worker.health, worker.invocation(), self.host, wish, policy, now);
@@ -231,7 +231,7 @@ impl Core {
                     worker.because = format!("{asker}: {because}");
                     self.judge(&name, &Event::Ordered(Remedy::Relaunch), now);
                 }
-                self.cue(&name, Cue::Remedy(asker.peer()), now);
+                self.cue(&name, Trigger::Remedy(asker.peer()), now);
             }
             Ok(Admitted::AlreadyRecovered(invocation)) => {
                 let _ = reply.send(Verdict::Outcome(Outcome::AlreadyRecovered { invocation }));
@@ -246,10 +246,10 @@ impl Core {
         asker: &Asker,
         name: &WorkerName,
         remedy: Remedy,
-        objection: Objection,
+        objection: Rejection,
         reply: oneshot::Sender<Verdict>,
     ) {
-        let spent = matches!(objection, Objection::Quarantined | Objection::TooOften);
+        let spent = matches!(objection, Rejection::Quarantined | Rejection::TooOften);
         let verdict = self.object(name, objection);
         if let (true, Verdict::Refused(refusal), Some(worker)) = (spent, &verdict, self.workers.get(name)) {
             let (unit, ended, refusal) = (worker.spec.unit.clone(), worker.why(), refusal.clone());
@@ -271,25 +271,25 @@ impl Core {
         let _ = reply.send(verdict);
     }
 
-    fn object(&self, name: &WorkerName, objection: Objection) -> Verdict {
+    fn object(&self, name: &WorkerName, objection: Rejection) -> Verdict {
         let target = self.target(name);
         match objection {
-            Objection::Leaving => refused(RefusalCode::Leaving, format!("{} shuts down", self.me)),
-            Objection::Held { left, why, by } => refused(
+            Rejection::Leaving => refused(RefusalCode::Leaving, format!("{} shuts down", self.me)),
+            Rejection::Held { left, why, by } => refused(
                 RefusalCode::Held,
                 format!(
                     "{target} is held by {by} for another {}: {why}. End it: keyholder release {target}",
                     human(left)
                 ),
             ),
-            Objection::Quarantined => refused(
+            Rejection::Quarantined => refused(
                 RefusalCode::Quarantined,
                 format!(
-                    "{target} is in quarantine. When its cause is mended, root on {} ends it: keyholder release {target}",
+                    "{target} is in quarantine. When its cause is fixed, root on {} ends it: keyholder release {target}",
                     self.me
                 ),
             ),
-            Objection::TooOften => {
+            Rejection::TooOften => {
                 let policy =
                     self.workers.get(name).map(|worker| worker.spec.policy.clone()).unwrap_or_default();
                 refused(
@@ -302,24 +302,24 @@ impl Core {
                     ),
                 )
             }
-            Objection::Conflicts(unit) => refused(
+            Rejection::Conflicts(unit) => refused(
                 RefusalCode::NotStartable,
                 format!(
                     "{target} cannot run beside {unit}, which runs and would be stopped. Stop that first, or, as root on {}: keyholder relaunch {target} --force",
                     self.me
                 ),
             ),
-            Objection::NotRunning => refused(
+            Rejection::NotRunning => refused(
                 RefusalCode::NotRunning,
                 format!("{target} does not run, and the dead cannot be nudged: keyholder relaunch {target}"),
             ),
-            Objection::UnderWay(remedy) => {
+            Rejection::UnderWay(remedy) => {
                 refused(RefusalCode::Busy, format!("a {remedy} of {target} is under way already: ask again"))
             }
-            Objection::InTransition(what) => {
+            Rejection::InTransition(what) => {
                 refused(RefusalCode::Busy, format!("{target}: {what}: ask again when that has ended"))
             }
-            Objection::NotStartable(obstacle) => {
+            Rejection::NotStartable(obstacle) => {
                 refused(RefusalCode::NotStartable, format!("{target}: {obstacle}"))
             }
         }

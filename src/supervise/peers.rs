@@ -6,8 +6,8 @@ use super::core::Core;
 use super::neighbours::{Neighbour, Return, dropped_in_words};
 use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record};
-use crate::judge::Answer;
-use crate::peer::desk::Update;
+use crate::judge::PingReply;
+use crate::peer::inbox::Update;
 use crate::peer::watch::{PeerEvent, PeerHandle, PeerNews};
 use crate::peer::wire::{NodeReport, NodeState};
 use crate::vocabulary::{Moment, NodeName, human};
@@ -139,7 +139,7 @@ impl Core {
     pub(super) fn neighbour_report(&self, node: &NodeName, now: Moment) -> Option<NodeReport> {
         let mut report = self.neighbours.get(node)?.report(node, now);
         let others = self.others_in_words(node, now);
-        if let Some(Answer::Came(how)) = self.neighbours.get(node)?.probed(now).map(|probe| &probe.node) {
+        if let Some(PingReply::Came(how)) = self.neighbours.get(node)?.probed(now).map(|probe| &probe.node) {
             report.why = format!("{}; its host is up: {how}", report.why);
         }
         match report.state {

@@ -11,7 +11,7 @@ use super::orders::refused;
 use crate::fleet::Right;
 use crate::journal::{Event as Kind, Priority, Record};
 use crate::judge::Alert;
-use crate::peer::desk::Asker;
+use crate::peer::inbox::Asker;
 use crate::peer::wire::{NodeState, Outcome, RefusalCode, Request, Verdict};
 use crate::systemd::CommandExit;
 use crate::vocabulary::{Moment, NodeName, human};

@@ -22,7 +22,7 @@ impl Core {
         let braked = self.braked();
         let common = (braked > 0).then(|| {
             format!(
-                "{braked} workers make no progress at once, so the cause is a common one: nothing is restarted until that is mended"
+                "{braked} workers make no progress at once, so the cause is a common one: nothing is restarted until that is fixed"
             )
         });
         let door = self.door_shut.then(door_shut);

@@ -23,8 +23,8 @@ use crate::judge::{Host, WorkerState};
 use crate::notify::Notifier;
 use crate::peer::bounds::Known;
 use crate::peer::client::Endpoint;
-use crate::peer::desk::{Desk, Order};
 use crate::peer::identity::Identity;
+use crate::peer::inbox::{Inbox, InboxMessage};
 use crate::peer::listener::{self, DoorError};
 use crate::peer::watch::{self, PeerEvent, PeerHandle};
 use crate::peer::wire::Hello;
@@ -44,9 +44,9 @@ const UNASKED_WORD: Duration = Duration::from_millis(200);
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Everything that can wake the loop.
-struct Inbox {
+struct Sources {
     systemd: mpsc::Receiver<SystemdEvent>,
-    orders: mpsc::Receiver<Order>,
+    orders: mpsc::Receiver<InboxMessage>,
     peers: mpsc::Receiver<PeerEvent>,
     vitals: mpsc::Receiver<Vec<Vital>>,
     done: mpsc::Receiver<Done>,
@@ -60,7 +60,7 @@ struct Inbox {
 /// Why the loop woke.
 enum Woke {
     Systemd(SystemdEvent),
-    Order(Order),
+    InboxMessage(InboxMessage),
     Peer(PeerEvent),
     Vitals(Vec<Vital>),
     Done(Done),
@@ -71,7 +71,7 @@ enum Woke {
     Time,
 }
 
-impl Inbox {
+impl Sources {
     /// Waits for the next event, at most for `time`. Each branch is cancel-safe: `recv` takes nothing before it is ready.
     /// Requests wait unless `requests` is set.
     async fn next(&mut self, time: Duration, requests: bool) -> Woke {
@@ -80,7 +80,7 @@ impl Inbox {
             biased;
             Some(event) = self.systemd.recv() => Woke::Systemd(event),
             Some(done) = self.done.recv() => Woke::Done(done),
-            Some(order) = self.orders.recv(), if requests => Woke::Order(order),
+            Some(order) = self.orders.recv(), if requests => Woke::InboxMessage(order),
             Some(event) = self.peers.recv() => Woke::Peer(event),
             Some(vitals) = self.vitals.recv() => Woke::Vitals(vitals),
             Some(news) = self.lanes.recv() => Woke::Lane(news),
@@ -183,17 +183,17 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
     let follow = Follow { me: me.clone(), nonce, identity: identity.clone(), events: peers_tx };
     core.follow_neighbours(|fleet, node| follow.start(fleet, node), now);
 
-    let desk = Desk { me, nonce, fleet: fleet_rx, orders: orders_tx, recorder: evidence.recorder };
+    let inbox = Inbox { me, nonce, fleet: fleet_rx, orders: orders_tx, recorder: evidence.recorder };
     let (shut, shutdown) = oneshot::channel::<()>();
     let door = tokio::spawn(async move {
         let shutdown = async {
             let _ = shutdown.await;
         };
-        listener::serve(listeners, &identity, desk, shutdown).await
+        listener::serve(listeners, &identity, inbox, shutdown).await
     });
 
     let catch = |kind| signal(kind).map_err(SuperviseError::Signals);
-    let mut inbox = Inbox {
+    let mut sources = Sources {
         systemd: systemd_rx,
         orders: orders_rx,
         peers: peers_rx,
@@ -210,15 +210,15 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
     core.warn_of_fleet(warnings);
     let mut notifier = Notifier::from_environment();
     notifier.ready();
-    let end = supervise(&mut core, &mut inbox, &mut notifier, &setup.fleet, &fleet_tx, &follow).await;
+    let end = supervise(&mut core, &mut sources, &mut notifier, &setup.fleet, &fleet_tx, &follow).await;
 
     notifier.stopping();
-    learn_why(&mut core, &mut inbox.systemd).await;
+    learn_why(&mut core, &mut sources.systemd).await;
     core.goodbye();
     drop(shut);
     // The watchers are told by the door's last frames; whatever is still open after that is cut.
     if end.is_ok() {
-        let _ = timeout(LAST_WORDS, inbox.door).await;
+        let _ = timeout(LAST_WORDS, sources.door).await;
     }
     // What did not get to disk in time is in the journal, and the other way round; the stop does not wait for either.
     let _ = core.store.flush(LAST_WORDS).await;
@@ -227,7 +227,7 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
 
 async fn supervise(
     core: &mut Core,
-    inbox: &mut Inbox,
+    sources: &mut Sources,
     notifier: &mut Notifier,
     path: &Path,
     fleet_tx: &Published<Arc<Fleet>>,
@@ -253,7 +253,7 @@ async fn supervise(
         notifier.passed();
         core.pid1(notifier.deaf_for(), now);
         let sleep = due.map_or(notifier.at_most(), |due| due.since(now).min(notifier.at_most()));
-        let (before, woke) = (now, inbox.next(sleep, requests).await);
+        let (before, woke) = (now, sources.next(sleep, requests).await);
         let now = Moment::now();
         core.slept(before, sleep, now);
         if let Woke::Time = woke {
@@ -271,7 +271,7 @@ async fn supervise(
             Woke::Systemd(SystemdEvent::Bus(BusState::Connected)) => core.bus(None, now),
             Woke::Systemd(SystemdEvent::Bus(BusState::Lost(why))) => core.bus(Some(why), now),
             Woke::Systemd(SystemdEvent::Door { shut }) => core.door(shut, now),
-            Woke::Order(order) => core.order(order, now),
+            Woke::InboxMessage(order) => core.order(order, now),
             Woke::Peer(event) => core.peer(event, now),
             Woke::Lane(news) => core.lane(news, now),
             Woke::Done(Done::Relaunch { worker, end, log }) => core.relaunched(&worker, *end, log, now),
@@ -295,7 +295,7 @@ async fn supervise(
                     core.read(vital, now);
                 }
             }
-            Woke::Done(Done::Errand { target, verdict }) => core.errand_done(&target, &verdict, now),
+            Woke::Done(Done::WatcherJob { target, verdict }) => core.errand_done(&target, &verdict, now),
             Woke::Reload => reload(core, path, fleet_tx, follow, now),
             // A rehearsal of this very death: no goodbye, nothing put in order.
             Woke::Stop if core.drills.to_die && core.host != Host::Stopping => kernel::die(),

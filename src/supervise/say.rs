@@ -128,7 +128,7 @@ impl Core {
                 alarm,
                 Priority::Warning,
                 format!(
-                    "{unit} was stopped and nobody declared it: it is brought back in {}. To prevent that: keyholder hold {target} --for 30m --why \"...\"",
+                    "{unit} was stopped and no hold was declared: it is brought back in {}. To prevent that: keyholder hold {target} --for 30m --why \"...\"",
                     human(wait)
                 ),
             ),
@@ -165,7 +165,7 @@ impl Core {
                 alarm,
                 alert,
                 format!(
-                    "{unit} fell too often and is in quarantine: next try in {}. When the cause is mended: keyholder release {target}",
+                    "{unit} fell too often and is in quarantine: next try in {}. When the cause is fixed: keyholder release {target}",
                     human(wait)
                 ),
             ),

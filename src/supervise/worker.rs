@@ -82,7 +82,7 @@ pub(super) const ANSWERED_WITHIN: Duration = Duration::from_secs(90);
 /// Somebody who ordered a relaunch and waits for its outcome.
 pub(super) struct Waiter {
     pub(super) reply: oneshot::Sender<Verdict>,
-    /// Answer only when the worker has stayed up for its settle time.
+    /// PingReply only when the worker has stayed up for its settle time.
     pub(super) settled: bool,
     /// Whether the relaunch was under way already when this order came.
     pub(super) shared: bool,
@@ -254,7 +254,9 @@ impl Worker {
                 },
             },
             Phase::Waiting { why: Wait::SystemdFirst, .. } => "systemd may restart it itself".to_owned(),
-            Phase::Waiting { why: Wait::UndeclaredStop, .. } => "nobody declared this stop".to_owned(),
+            Phase::Waiting { why: Wait::UndeclaredStop, .. } => {
+                "no hold was declared for this stop".to_owned()
+            }
             Phase::Waiting { why: Wait::Grace, .. } => "its watchers repair it after the grace".to_owned(),
             Phase::Waiting { why: Wait::Cause, .. } => match &self.seen {
                 Observation::Unit(UnitSnapshot { context, .. }) if context.cause().is_some() => {
@@ -578,7 +580,7 @@ impl Worker {
 
     /// Answers those who still wait although neither a relaunch nor its verification is under way any more: whatever came
     /// between, what they wait for does not come.
-    pub(super) fn disappoint(&mut self) {
+    pub(super) fn fail_waiters(&mut self) {
         match self.state.phase {
             Phase::Repairing { .. } | Phase::Settling { .. } | Phase::Verifying { .. } => return,
             Phase::Watching

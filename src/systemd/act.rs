@@ -20,7 +20,7 @@ const LAST_POLL: Duration = Duration::from_secs(10);
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Deed {
+pub(super) enum Operation {
     Signal {
         number: i32,
         whole: bool,
@@ -39,16 +39,16 @@ pub(super) enum Deed {
 pub(super) type Done = Result<Box<Raw>, ActError>;
 
 /// What is asked of the task.
-pub(super) struct Wish {
+pub(super) struct OperationOrder {
     pub(super) unit: UnitName,
-    pub(super) deed: Deed,
+    pub(super) deed: Operation,
     pub(super) timeout: Duration,
     pub(super) reply: oneshot::Sender<Done>,
     /// A command's place among those that may run at once, free again when PID 1 is done with it.
     pub(super) place: Option<OwnedSemaphorePermit>,
 }
 
-impl Wish {
+impl OperationOrder {
     pub(super) fn refuse(self, why: ActError) {
         // Whoever asked may have given up.
         let _ = self.reply.send(Err(why));
@@ -59,7 +59,7 @@ impl Wish {
 pub(super) struct Act {
     pub(super) unit: UnitName,
     pub(super) path: String,
-    deed: Deed,
+    deed: Operation,
     reply: Option<oneshot::Sender<Done>>,
     _place: Option<OwnedSemaphorePermit>,
     /// The run before; the outer `None` while it has not been read.
@@ -90,7 +90,7 @@ pub(super) enum Next {
 }
 
 impl Act {
-    pub(super) fn new(wish: Wish) -> Self {
+    pub(super) fn new(wish: OperationOrder) -> Self {
         let now = Instant::now();
         Self {
             path: path::of(&wish.unit),
@@ -110,27 +110,27 @@ impl Act {
     /// The message that does it.
     pub(super) fn call(&self) -> zbus::Result<Message> {
         match &self.deed {
-            Deed::Signal { number, whole } => message::kill(&self.unit, *number, *whole),
-            Deed::Reload => message::reload(&self.unit),
-            Deed::Stop { .. } => message::stop(&self.unit),
-            Deed::Restart => message::restart(&self.unit),
-            Deed::Run(properties) => message::start_transient(&self.unit, &properties.variants()),
+            Operation::Signal { number, whole } => message::kill(&self.unit, *number, *whole),
+            Operation::Reload => message::reload(&self.unit),
+            Operation::Stop { .. } => message::stop(&self.unit),
+            Operation::Restart => message::restart(&self.unit),
+            Operation::Run(properties) => message::start_transient(&self.unit, &properties.variants()),
         }
     }
 
     /// Whether the unit's present run has to be known, and its start counter be cleared.
     pub(super) fn restarts(&self) -> bool {
-        self.deed == Deed::Restart
+        self.deed == Operation::Restart
     }
 
     /// Whether a unit that need not be watched is to be stopped.
     pub(super) fn stops_another(&self) -> bool {
-        self.deed == Deed::Stop { other: true }
+        self.deed == Operation::Stop { other: true }
     }
 
     /// Whether PID 1 holds the unit for us (`AddRef=`) until it is told that it may go.
     pub(super) fn holds(&self) -> bool {
-        matches!(self.deed, Deed::Run(_))
+        matches!(self.deed, Operation::Run(_))
     }
 
     /// When the act wants to be called again.
@@ -141,7 +141,7 @@ impl Act {
     /// PID 1 took the call; the body of its answer names the job, if there is one.
     pub(super) fn accepted(&mut self, message: &Message) -> Next {
         let Step::Calling(ended) = &mut self.step else { return Next::Wait };
-        if matches!(self.deed, Deed::Signal { .. }) {
+        if matches!(self.deed, Operation::Signal { .. }) {
             return self.finish(Ok(Raw::default()));
         }
         let job = match message::job(message) {
@@ -179,19 +179,23 @@ impl Act {
                 Next::Wait
             }
             Step::Running(own) if own == job => match (&self.deed, result) {
-                (Deed::Run(_), "done") => Next::Wait,
+                (Operation::Run(_), "done") => Next::Wait,
                 // Its end is told by the unit.
-                (Deed::Run(_), _) => Next::Look,
-                (Deed::Restart, "done") => {
+                (Operation::Run(_), _) => Next::Look,
+                (Operation::Restart, "done") => {
                     self.step = Step::Checking;
                     Next::Look
                 }
-                (Deed::Signal { .. } | Deed::Reload | Deed::Stop { .. }, "done") => {
+                (Operation::Signal { .. } | Operation::Reload | Operation::Stop { .. }, "done") => {
                     self.finish(Ok(Raw::default()))
                 }
-                (Deed::Signal { .. } | Deed::Reload | Deed::Stop { .. } | Deed::Restart, _) => {
-                    self.finish(Err(ActError::JobFailed { result: result.to_owned() }))
-                }
+                (
+                    Operation::Signal { .. }
+                    | Operation::Reload
+                    | Operation::Stop { .. }
+                    | Operation::Restart,
+                    _,
+                ) => self.finish(Err(ActError::JobFailed { result: result.to_owned() })),
             },
             Step::Running(_) | Step::Checking => Next::Wait,
         }
@@ -229,14 +233,14 @@ impl Act {
         }
         let new_run = raw.up() && raw.invocation.is_some() && raw.invocation != self.before.flatten();
         let done = match &self.deed {
-            Deed::Run(_) if raw.load == "not-found" => {
+            Operation::Run(_) if raw.load == "not-found" => {
                 return self.finish(Err(ActError::Lost("systemd has forgotten its unit".to_owned())));
             }
-            Deed::Run(_) if !raw.down() => return Next::Wait,
-            Deed::Run(_) | Deed::Signal { .. } => true,
-            Deed::Reload => raw.up(),
-            Deed::Stop { .. } => raw.down(),
-            Deed::Restart => new_run,
+            Operation::Run(_) if !raw.down() => return Next::Wait,
+            Operation::Run(_) | Operation::Signal { .. } => true,
+            Operation::Reload => raw.up(),
+            Operation::Stop { .. } => raw.down(),
+            Operation::Restart => new_run,
         };
         let error = || match running {
             // A job that is gone without our having heard of its end.

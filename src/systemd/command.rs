@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, oneshot};
 use zbus::Variant;
 
-use super::act::{Deed, Wish};
+use super::act::{Operation, OperationOrder};
 use super::raw::Raw;
 use super::{ActError, Ask, Systemd, stop};
 use crate::vocabulary::{Command, ReqId, UnitName};
@@ -124,16 +124,16 @@ impl Systemd {
         let Ok(Ok(place)) = turn else {
             return Err(ActError::Refused(format!("{AT_ONCE} other commands are still running")));
         };
-        let deed = Deed::Run(Properties { command: command.clone(), purpose: purpose.to_owned() });
+        let deed = Operation::Run(Properties { command: command.clone(), purpose: purpose.to_owned() });
         let timeout = command.timeout + STOP + AROUND;
         let (reply, answer) = oneshot::channel();
-        let wish = Wish { unit: unit()?, deed, timeout, reply, place: Some(place) };
+        let wish = OperationOrder { unit: unit()?, deed, timeout, reply, place: Some(place) };
         self.wish(wish, answer).await
     }
 
     pub(super) async fn wish(
         &self,
-        wish: Wish,
+        wish: OperationOrder,
         answer: oneshot::Receiver<super::act::Done>,
     ) -> Result<Box<Raw>, ActError> {
         let ended = || ActError::Bus("the task that follows systemd has ended".to_owned());

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::session::{End, Session};
 use super::systemctl::{self, Looked, Shown};
 use super::table::Table;
-use super::{ActError, Answer, Ask, BusState, HostState, SystemdEvent};
+use super::{ActError, Ask, BusState, HostState, RelaunchReply, SystemdEvent};
 use crate::vocabulary::UnitName;
 
 /// The target whose job means that the host goes down.
@@ -25,14 +25,14 @@ const FALLBACK_POLL: Duration = Duration::from_secs(1);
 
 /// Where PID 1 is to be found.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct Endpoints {
     /// The system bus. Fixed and not from the environment, which is none of a root process's business.
     pub(super) bus: String,
     /// The program that reaches PID 1 without the bus.
     pub(super) systemctl: PathBuf,
 }
 
-impl Default for Place {
+impl Default for Endpoints {
     fn default() -> Self {
         Self {
             bus: "unix:path=/run/dbus/system_bus_socket".to_owned(),
@@ -43,7 +43,7 @@ impl Default for Place {
 
 /// What the task owns, with or without a session.
 pub(super) struct Hub {
-    place: Place,
+    place: Endpoints,
     pub(super) units: watch::Receiver<Vec<UnitName>>,
     /// False once nobody can change the list any more.
     pub(super) units_open: bool,
@@ -59,7 +59,7 @@ pub(super) struct Hub {
 
 /// Why the loop without a bus woke.
 enum Turn {
-    Told,
+    Sent,
     Closed,
     Opened(Result<Box<Session>, String>),
     Asked(Ask),
@@ -72,7 +72,7 @@ type Doing<T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send>>;
 
 /// Runs until nobody listens to `events` any more.
 pub(super) async fn run(
-    place: Place,
+    place: Endpoints,
     units: watch::Receiver<Vec<UnitName>>,
     events: mpsc::Sender<SystemdEvent>,
     asks: mpsc::Receiver<Ask>,
@@ -168,7 +168,7 @@ impl Hub {
                 permit = self.events.reserve(), if self.table.has_news() => match permit {
                     Ok(permit) => {
                         if let Some(event) = self.table.next_news() { permit.send(event); }
-                        Turn::Told
+                        Turn::Sent
                     }
                     Err(_) => Turn::Closed,
                 },
@@ -180,7 +180,7 @@ impl Hub {
                 () = sleep_until(poll_at), if self.lost && polling.is_none() => Turn::Due,
             };
             match turn {
-                Turn::Told | Turn::Due => {}
+                Turn::Sent | Turn::Due => {}
                 Turn::Closed => return None,
                 Turn::Opened(Ok(session)) => return Some(*session),
                 Turn::Opened(Err(why)) => {
@@ -193,7 +193,7 @@ impl Hub {
                 }
                 Turn::Asked(Ask::Relaunch { unit, reply, .. }) => {
                     // Whoever asked may have given up.
-                    let _ = reply.send(self.glass(&unit));
+                    let _ = reply.send(self.break_glass_reply(&unit));
                 }
                 // None of these is worth a second way: what they are for waits until the bus is back.
                 Turn::Asked(Ask::Act(wish)) => {
@@ -237,13 +237,13 @@ impl Hub {
     }
 
     /// The answer to an order while the bus is gone: whoever asked takes the other way.
-    fn glass(&mut self, unit: &UnitName) -> Answer {
+    fn break_glass_reply(&mut self, unit: &UnitName) -> RelaunchReply {
         self.watched();
         if !self.table.watches(unit) {
             return super::not_watched();
         }
         let before = self.table.raw(unit).and_then(|raw| raw.invocation);
-        Answer::Gone { why: "the system bus is gone".to_owned(), before }
+        RelaunchReply::Gone { why: "the system bus is gone".to_owned(), before }
     }
 
     fn shown(&mut self, shown: Result<Vec<Shown>, String>) {

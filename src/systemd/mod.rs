@@ -30,7 +30,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use crate::judge::{Observation, UnitSnapshot};
 use crate::vocabulary::{InvocationId, UnitName};
 
-use act::{Deed, Wish};
+use act::{Operation, OperationOrder};
 pub use command::{CommandEnd, CommandExit};
 pub use facts::Facts;
 pub(crate) use facts::stray;
@@ -185,15 +185,15 @@ pub enum NotStartable {
 /// A question to the task.
 enum Ask {
     Look(UnitName),
-    Relaunch { unit: UnitName, timeout: Duration, reply: oneshot::Sender<Answer> },
-    Act(Box<Wish>),
+    Relaunch { unit: UnitName, timeout: Duration, reply: oneshot::Sender<RelaunchReply> },
+    Act(Box<OperationOrder>),
     Watchdog { unit: UnitName, reply: oneshot::Sender<Result<u64, String>> },
     Host { reply: oneshot::Sender<Result<HostState, String>> },
     Facts { unit: UnitName, reply: oneshot::Sender<Result<Facts, String>> },
 }
 
 /// The answer to a relaunch.
-enum Answer {
+enum RelaunchReply {
     Done(Box<Relaunch>),
     /// The bus is gone; whether PID 1 got the order is unknown.
     Gone {
@@ -202,8 +202,8 @@ enum Answer {
     },
 }
 
-fn not_watched() -> Answer {
-    Answer::Done(Box::new(Relaunch {
+fn not_watched() -> RelaunchReply {
+    RelaunchReply::Done(Box::new(Relaunch {
         result: Err(RelaunchError::NotWatched),
         job: None,
         before: None,
@@ -217,7 +217,7 @@ fn not_watched() -> Answer {
 #[derive(Debug, Clone)]
 pub struct Systemd {
     asks: mpsc::Sender<Ask>,
-    place: hub::Place,
+    place: hub::Endpoints,
     places: Arc<Semaphore>,
 }
 
@@ -226,11 +226,11 @@ pub struct Systemd {
 ///
 /// The first look at each unit, the host's state and the bus's come without being asked for.
 pub fn start(units: watch::Receiver<Vec<UnitName>>, events: mpsc::Sender<SystemdEvent>) -> Systemd {
-    start_at(hub::Place::default(), units, events)
+    start_at(hub::Endpoints::default(), units, events)
 }
 
 fn start_at(
-    place: hub::Place,
+    place: hub::Endpoints,
     units: watch::Receiver<Vec<UnitName>>,
     events: mpsc::Sender<SystemdEvent>,
 ) -> Systemd {
@@ -249,8 +249,8 @@ impl Systemd {
         let began = Instant::now();
         let answer = tokio::time::timeout(timeout + BOUND / 2, self.by_bus(unit, timeout)).await;
         let (why, before) = match answer {
-            Ok(Answer::Done(relaunch)) => return Relaunch { took: began.elapsed(), ..*relaunch },
-            Ok(Answer::Gone { why, before }) => (why, before),
+            Ok(RelaunchReply::Done(relaunch)) => return Relaunch { took: began.elapsed(), ..*relaunch },
+            Ok(RelaunchReply::Gone { why, before }) => (why, before),
             Err(_) => ("the order was not answered in time".to_owned(), None),
         };
         let left = timeout.saturating_sub(began.elapsed());
@@ -259,10 +259,12 @@ impl Systemd {
         Relaunch { took: began.elapsed(), ..relaunch }
     }
 
-    async fn by_bus(&self, unit: &UnitName, timeout: Duration) -> Answer {
+    async fn by_bus(&self, unit: &UnitName, timeout: Duration) -> RelaunchReply {
         let (reply, answer) = oneshot::channel();
-        let gone =
-            || Answer::Gone { why: "the task that follows systemd has ended".to_owned(), before: None };
+        let gone = || RelaunchReply::Gone {
+            why: "the task that follows systemd has ended".to_owned(),
+            before: None,
+        };
         if self.asks.send(Ask::Relaunch { unit: unit.clone(), timeout, reply }).await.is_err() {
             return gone();
         }
@@ -272,33 +274,38 @@ impl Systemd {
     /// Sends a signal to a watched unit's main process, or with `whole` to all its processes. Done when PID 1 has sent it,
     /// which says nothing of what the process makes of it.
     pub async fn signal(&self, unit: &UnitName, number: i32, whole: bool) -> Result<(), ActError> {
-        self.act(unit, Deed::Signal { number, whole }, ANSWER).await.map(drop)
+        self.act(unit, Operation::Signal { number, whole }, ANSWER).await.map(drop)
     }
 
     /// Has a watched unit reload (`systemctl reload`) and waits for the end of that, at most `timeout`.
     pub async fn reload(&self, unit: &UnitName, timeout: Duration) -> Result<(), ActError> {
-        self.act(unit, Deed::Reload, timeout).await.map(drop)
+        self.act(unit, Operation::Reload, timeout).await.map(drop)
     }
 
     /// Stops a watched unit and waits until it is down, at most `timeout`. For rehearsals.
     pub async fn stop(&self, unit: &UnitName, timeout: Duration) -> Result<(), ActError> {
-        self.act(unit, Deed::Stop { other: false }, timeout).await.map(drop)
+        self.act(unit, Operation::Stop { other: false }, timeout).await.map(drop)
     }
 
     /// The same for a unit that need not be watched: a worker's receive pipe, our own.
     pub async fn stop_other(&self, unit: &UnitName, timeout: Duration) -> Result<(), ActError> {
-        self.act(unit, Deed::Stop { other: true }, timeout).await.map(drop)
+        self.act(unit, Operation::Stop { other: true }, timeout).await.map(drop)
     }
 
     /// Restarts a unit that need not be watched (a worker's receive pipe), its start counter cleared, and waits until it
     /// is up under a new run, at most `timeout`. A oneshot counts as up only with `RemainAfterExit=yes`.
     pub async fn restart_other(&self, unit: &UnitName, timeout: Duration) -> Result<InvocationId, ActError> {
-        self.act(unit, Deed::Restart, timeout).await?.invocation.ok_or(ActError::NotRunning)
+        self.act(unit, Operation::Restart, timeout).await?.invocation.ok_or(ActError::NotRunning)
     }
 
-    async fn act(&self, unit: &UnitName, deed: Deed, timeout: Duration) -> Result<Box<raw::Raw>, ActError> {
+    async fn act(
+        &self,
+        unit: &UnitName,
+        deed: Operation,
+        timeout: Duration,
+    ) -> Result<Box<raw::Raw>, ActError> {
         let (reply, answer) = oneshot::channel();
-        self.wish(Wish { unit: unit.clone(), deed, timeout, reply, place: None }, answer).await
+        self.wish(OperationOrder { unit: unit.clone(), deed, timeout, reply, place: None }, answer).await
     }
 
     /// When the unit last pinged systemd's watchdog: microseconds of `CLOCK_MONOTONIC`, 0 if it has no watchdog or does

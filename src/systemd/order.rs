@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use zbus::Message;
 
 use super::raw::Raw;
-use super::{Answer, NotStartable, Relaunch, RelaunchError};
+use super::{NotStartable, Relaunch, RelaunchError, RelaunchReply};
 use crate::vocabulary::{InvocationId, UnitName};
 
 /// The first look at a unit whose job's end has not been heard; each further one waits twice as long. Signals are not
@@ -21,9 +21,9 @@ const ACCEPT: Duration = Duration::from_secs(2);
 const LAST_LOOK: Duration = Duration::from_secs(2);
 
 /// One relaunch.
-pub(super) struct Order {
+pub(super) struct RelaunchJob {
     pub(super) unit: UnitName,
-    reply: Option<oneshot::Sender<Answer>>,
+    reply: Option<oneshot::Sender<RelaunchReply>>,
     /// The run before; the outer `None` while it has not been read.
     before: Option<Option<InvocationId>>,
     step: Step,
@@ -51,12 +51,12 @@ pub(super) enum Next {
     Finished,
 }
 
-impl Order {
+impl RelaunchJob {
     pub(super) fn new(
         unit: UnitName,
         raw: Option<&Raw>,
         timeout: Duration,
-        reply: oneshot::Sender<Answer>,
+        reply: oneshot::Sender<RelaunchReply>,
     ) -> Self {
         let now = Instant::now();
         Self {
@@ -189,7 +189,7 @@ impl Order {
         let before = self.before.flatten();
         if let Some(reply) = self.reply.take() {
             // Whoever asked may have given up.
-            let _ = reply.send(Answer::Gone { why: why.to_owned(), before });
+            let _ = reply.send(RelaunchReply::Gone { why: why.to_owned(), before });
         }
     }
 
@@ -204,7 +204,7 @@ impl Order {
         raw: Option<&Raw>,
     ) -> Next {
         if let Some(reply) = self.reply.take() {
-            let _ = reply.send(Answer::Done(Box::new(Relaunch {
+            let _ = reply.send(RelaunchReply::Done(Box::new(Relaunch {
                 result,
                 job: job.map(str::to_owned),
                 before: self.before.flatten(),

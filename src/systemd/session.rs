@@ -13,9 +13,9 @@ use zbus::{Connection, Message, MessageStream, connection};
 use super::act::Act;
 use super::hub::{Hub, SHUTDOWN};
 use super::message::{self, BUS, MANAGER, PROPERTIES};
-use super::order::{Next, Order};
+use super::order::{Next, RelaunchJob};
 use super::raw::Raw;
-use super::{Answer, Ask, Facts, HostState};
+use super::{Ask, Facts, HostState, RelaunchReply};
 use crate::vocabulary::UnitName;
 
 mod acts;
@@ -50,7 +50,7 @@ pub(super) enum End {
 
 /// Why the loop woke.
 enum Turn {
-    Told,
+    Sent,
     Closed,
     Asked(Ask),
     Units { open: bool },
@@ -96,7 +96,7 @@ pub(super) struct Session {
     again: BTreeSet<UnitName>,
     /// Units that PID 1 was asked to keep in its memory.
     pinned: BTreeSet<UnitName>,
-    orders: Vec<(u64, Order)>,
+    orders: Vec<(u64, RelaunchJob)>,
     acts: Vec<(u64, Act)>,
     /// For orders and acts alike.
     next_order: u64,
@@ -178,7 +178,7 @@ impl Session {
                 permit = hub.events.reserve(), if hub.table.has_news() => match permit {
                     Ok(permit) => {
                         if let Some(event) = hub.table.next_news() { permit.send(event); }
-                        Turn::Told
+                        Turn::Sent
                     }
                     Err(_) => Turn::Closed,
                 },
@@ -189,7 +189,7 @@ impl Session {
                 () = sleep_until(due) => Turn::Due,
             };
             match turn {
-                Turn::Told => {}
+                Turn::Sent => {}
                 Turn::Closed => return Ok(()),
                 Turn::Asked(ask) => self.ask(hub, ask),
                 Turn::Units { open } => {
@@ -359,7 +359,13 @@ impl Session {
         }
     }
 
-    fn relaunch(&mut self, hub: &Hub, unit: UnitName, timeout: Duration, reply: oneshot::Sender<Answer>) {
+    fn relaunch(
+        &mut self,
+        hub: &Hub,
+        unit: UnitName,
+        timeout: Duration,
+        reply: oneshot::Sender<RelaunchReply>,
+    ) {
         if !hub.table.watches(&unit) {
             let _ = reply.send(super::not_watched());
             return;
@@ -383,11 +389,11 @@ impl Session {
             self.send(order, Some(Call::Restart(id)));
             self.send(message::reset_failed(&unit), None);
         }
-        self.orders.push((id, Order::new(unit, raw, timeout, reply)));
+        self.orders.push((id, RelaunchJob::new(unit, raw, timeout, reply)));
     }
 
     /// Lets every order that `step` concerns take its next step.
-    fn each_order(&mut self, hub: &Hub, mut step: impl FnMut(&mut Order, Option<&Raw>) -> Next) {
+    fn each_order(&mut self, hub: &Hub, mut step: impl FnMut(&mut RelaunchJob, Option<&Raw>) -> Next) {
         let mut looks = Vec::new();
         self.orders.retain_mut(|(_, order)| match step(order, hub.table.raw(&order.unit)) {
             Next::Wait => true,

@@ -22,7 +22,7 @@ impl Stage {
         let (units, list) = watch::channel(vec![unit()]);
         let (to, events) = mpsc::channel(1);
         let bus = format!("unix:path={}", dir.join("bus").display());
-        Self { systemd: start_at(hub::Place { bus, systemctl }, list, to), events, units }
+        Self { systemd: start_at(hub::Endpoints { bus, systemctl }, list, to), events, units }
     }
 
     async fn next(&mut self) -> SystemdEvent {

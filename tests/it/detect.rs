@@ -4,9 +4,9 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use keyholder::detect::{self, Look, Place, Plan, Vital};
+use keyholder::detect::{self, Check, Plan, SignSource, Vital};
 use keyholder::judge::{Reading, Sign};
-use keyholder::queue::{Answer, CanaryAt, Eyes, Keys, LaneSeen, Question, QueueName};
+use keyholder::queue::{CanaryAt, Keys, LaneSeen, ProbeReply, Question, QueueName, QueueProbe};
 use keyholder::systemd;
 use tokio::sync::{mpsc, watch};
 
@@ -25,7 +25,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(looks: Vec<Look>, redis: Option<String>) -> Self {
+    fn new(looks: Vec<Check>, redis: Option<String>) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (plan, from) = watch::channel(Plan { looks, redis });
         let (to, vitals) = mpsc::channel(4);
@@ -59,14 +59,14 @@ impl Scene {
     }
 }
 
-fn look(worker: &str, place: Place) -> Look {
+fn look(worker: &str, place: SignSource) -> Check {
     let target = format!("mars/{worker}").parse().unwrap();
     let sign = match place {
-        Place::Canary(..) => Sign::Canary,
-        Place::Queue { .. } | Place::LaneQueue(_) => Sign::Flow,
+        SignSource::Canary(..) => Sign::Canary,
+        SignSource::Queue { .. } | SignSource::LaneQueue(_) => Sign::Flow,
         _ => Sign::Beat,
     };
-    Look { target, sign, place, every: OFTEN }
+    Check { target, sign, place, every: OFTEN }
 }
 
 fn is_failed(reading: &Reading) -> bool {
@@ -92,8 +92,8 @@ fn keys_and_lists_are_read_in_one_go_and_each_failure_is_its_own() {
             &["LPUSH", "equal", "same", "same", "same"],
         ],
     );
-    let key = |name: &str| Place::Key(name.to_owned());
-    let list = |name: &str| Place::Queue { key: name.to_owned(), busy: None };
+    let key = |name: &str| SignSource::Key(name.to_owned());
+    let list = |name: &str| SignSource::Queue { key: name.to_owned(), busy: None };
     let looks = vec![
         look("beating", key("beating")),
         look("missing", key("missing")),
@@ -138,8 +138,10 @@ fn of_a_list_only_what_is_taken_is_progress_and_a_job_in_hand_is() {
             &["RPUSH", "long", "1", "2"],
         ],
     );
-    let list =
-        |name: &str, busy: Option<&str>| Place::Queue { key: name.to_owned(), busy: busy.map(str::to_owned) };
+    let list = |name: &str, busy: Option<&str>| SignSource::Queue {
+        key: name.to_owned(),
+        busy: busy.map(str::to_owned),
+    };
     let looks = vec![
         look("right", list("right", None)),
         look("left", list("left", None)),
@@ -180,9 +182,9 @@ fn of_a_list_only_what_is_taken_is_progress_and_a_job_in_hand_is() {
 fn a_redis_that_is_gone_is_one_cause_with_one_text_and_is_found_again() {
     let mut redis = Redis::start(&[]);
     let looks = vec![
-        look("one", Place::Key("x".to_owned())),
-        look("two", Place::Queue { key: "y".to_owned(), busy: None }),
-        look("lane", Place::LaneQueue(QueueName::write(&"mars".parse().unwrap()))),
+        look("one", SignSource::Key("x".to_owned())),
+        look("two", SignSource::Queue { key: "y".to_owned(), busy: None }),
+        look("lane", SignSource::LaneQueue(QueueName::write(&"mars".parse().unwrap()))),
     ];
     let mut scene = Scene::new(looks, Some(format!("redis://user:secret@127.0.0.1:{}", redis.port())));
     // The server knows no such password.
@@ -203,7 +205,7 @@ fn a_redis_that_is_gone_is_one_cause_with_one_text_and_is_found_again() {
     assert!(all.len() == 3 && all.iter().all(|vital| vital.reading == all[0].reading), "{all:?}");
     redis.come_back();
     scene.until("lane", |reading| *reading == Reading::Moving);
-    assert!(matches!(Scene::new(vec![look("one", Place::Key("x".to_owned()))], None)
+    assert!(matches!(Scene::new(vec![look("one", SignSource::Key("x".to_owned()))], None)
         .until("one", is_failed), Reading::Failed(why) if why.contains("names no Redis")));
 }
 
@@ -214,7 +216,7 @@ fn a_server_that_hangs_is_given_up_in_time_and_files_are_read_meanwhile() {
     std::fs::write(&beat, "").unwrap();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", silent.local_addr().unwrap());
-    let looks = vec![look("key", Place::Key("x".to_owned())), look("file", Place::File(beat))];
+    let looks = vec![look("key", SignSource::Key("x".to_owned())), look("file", SignSource::File(beat))];
     let began = Instant::now();
     let mut scene = Scene::new(looks, Some(url));
     for _ in 0..10 {
@@ -232,7 +234,7 @@ fn who_does_not_listen_loses_readings_and_holds_nothing_up() {
     for file in &files {
         std::fs::write(file, "").unwrap();
     }
-    let place = |n: usize| Place::File(files[n].clone());
+    let place = |n: usize| SignSource::File(files[n].clone());
     let looks = (0..files.len()).map(|n| look(&format!("w{n}"), place(n))).collect();
     let mut scene = Scene::new(looks, None);
     // Nobody takes anything, until there is no more room and for some rounds after that.
@@ -266,7 +268,7 @@ fn who_does_not_listen_loses_readings_and_holds_nothing_up() {
         user: "root".to_owned(),
         timeout: Duration::from_secs(5),
     };
-    let looks = vec![look("dog", Place::Watchdog(unit)), look("command", Place::Command(command))];
+    let looks = vec![look("dog", SignSource::Watchdog(unit)), look("command", SignSource::Command(command))];
     scene.plan.send(Plan { looks, redis: None }).unwrap();
     scene.until("dog", is_failed);
     scene.until("command", |reading| matches!(reading, Reading::Failed(why) if why.contains("did not run")));
@@ -283,12 +285,12 @@ fn a_lane_is_seen_with_what_it_has_taken_begun_and_answered() {
     let queue = QueueName::write(&"mars".parse().unwrap());
     let keys = Keys::of(&queue);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut eyes = Eyes::new(&redis.url("detector:CHANGE-ME@")).unwrap();
+    let mut eyes = QueueProbe::new(&redis.url("detector:CHANGE-ME@")).unwrap();
     let mut seen = |canary: bool| -> LaneSeen {
         let canary = canary.then(|| ("canary-1".to_owned(), b"bird".to_vec()));
         let question = Question::Lane { queue: queue.clone(), canary };
         match runtime.block_on(eyes.look(&[question])).unwrap().remove(0) {
-            Answer::Lane(seen) => seen,
+            ProbeReply::Lane(seen) => seen,
             other => panic!("{other:?}"),
         }
     };
@@ -315,8 +317,8 @@ fn a_lane_is_seen_with_what_it_has_taken_begun_and_answered() {
         Question::List { key: keys.queue.clone(), busy: None },
     ];
     let answers = runtime.block_on(eyes.look(&questions)).unwrap();
-    assert!(matches!(&answers[0], Answer::Wrong(why) if why.contains("may not read")), "{answers:?}");
-    assert!(matches!(answers[1], Answer::List { length: 1, .. }), "{answers:?}");
+    assert!(matches!(&answers[0], ProbeReply::Wrong(why) if why.contains("may not read")), "{answers:?}");
+    assert!(matches!(answers[1], ProbeReply::List { length: 1, .. }), "{answers:?}");
     runtime.block_on(eyes.push(&queue, b"bird")).unwrap();
     let mut own = redis::Client::open(redis.url("detector:CHANGE-ME@")).unwrap().get_connection().unwrap();
     for (cmd, args) in [
@@ -333,7 +335,7 @@ fn a_lane_is_seen_with_what_it_has_taken_begun_and_answered() {
         );
     }
     // Without the right to send, it still sees.
-    let mut blind = Eyes::new(&redis.url("watcher:CHANGE-ME@")).unwrap();
+    let mut blind = QueueProbe::new(&redis.url("watcher:CHANGE-ME@")).unwrap();
     runtime.block_on(blind.push(&queue, b"x")).unwrap_err();
 }
 
@@ -347,7 +349,7 @@ fn a_thousand_files_for_a_minute() {
             let file = dir.path().join(format!("beat{n}"));
             std::fs::write(&file, "").unwrap();
             let every = Duration::from_secs(if n % 2 == 0 { 10 } else { 5 });
-            Look { every, ..look(&format!("w{n}"), Place::File(file)) }
+            Check { every, ..look(&format!("w{n}"), SignSource::File(file)) }
         })
         .collect();
     let mut scene = Scene::new(looks, None);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use keyholder::queue::{Eyes, Front, How, Question, QueueError, QueueName, Server, preflight};
+use keyholder::queue::{Front, How, Question, QueueError, QueueName, QueueProbe, Server, preflight};
 
 /// What one who reads may grow by, in KiB: some megabytes are read of a list, and no more than twice that is made of it.
 const GROWTH: u64 = 24 * 1024;
@@ -109,7 +109,7 @@ async fn all_read(url: &str) {
     said("preflight", &preflight(url, Duration::from_secs(3)).await.unwrap_err());
     limit("preflight", began);
     let began = Instant::now();
-    let mut eyes = Eyes::new(url).unwrap();
+    let mut eyes = QueueProbe::new(url).unwrap();
     let looked = eyes.look(&[Question::List { key: "inbox".to_owned(), busy: None }]).await;
     assert!(looked.is_err(), "{looked:?}");
     limit("a detector", began);

@@ -28,3 +28,4 @@ mod replay;
 mod store;
 mod systemd;
 mod units;
+mod words;

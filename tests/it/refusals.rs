@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use keyholder::detect::{self, Look, Place, Plan, Vital};
+use keyholder::detect::{self, Check, Plan, SignSource, Vital};
 use keyholder::judge::{Reading, Sign};
 use keyholder::queue::QueueName;
 use keyholder::systemd;
@@ -16,11 +16,11 @@ const ACL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/catalogs/redis-users.acl
 /// What detectors read of a heartbeat that is missing, a queue and a lane's queue with work in them.
 fn read(url: &str, until: impl Fn(&[Reading]) -> bool) -> Vec<Reading> {
     let looks = [
-        ("beat", Sign::Beat, Place::Key("tasks:maintenance:beat".to_owned())),
-        ("queue", Sign::Flow, Place::Queue { key: "tasks:maintenance:inbox".to_owned(), busy: None }),
-        ("lane", Sign::Flow, Place::LaneQueue(QueueName::write(&"mars".parse().unwrap()))),
+        ("beat", Sign::Beat, SignSource::Key("tasks:maintenance:beat".to_owned())),
+        ("queue", Sign::Flow, SignSource::Queue { key: "tasks:maintenance:inbox".to_owned(), busy: None }),
+        ("lane", Sign::Flow, SignSource::LaneQueue(QueueName::write(&"mars".parse().unwrap()))),
     ];
-    let looks = looks.map(|(worker, sign, place)| Look {
+    let looks = looks.map(|(worker, sign, place)| Check {
         target: format!("mars/{worker}").parse().unwrap(),
         sign,
         place,

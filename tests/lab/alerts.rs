@@ -153,7 +153,7 @@ fn less_than_critical_is_told_and_nobody_is_called(lab: &Lab, events: &Events) {
     }
     // What nothing depends on may be stopped by anybody: it is in the trail, and nobody is called.
     lab.sh("mars", "systemctl stop aux");
-    let stopped = wait("its stop is told", SOON, || events.of("aux", "nobody declared it").pop());
+    let stopped = wait("its stop is told", SOON, || events.of("aux", "no hold was declared").pop());
     assert_eq!(stopped["event"], "observed", "{stopped}");
     lab.sh("mars", "systemctl start aux");
     assert_eq!(told(lab), [] as [Value; 0]);

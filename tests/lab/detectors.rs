@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use keyholder::detect::{self, Look, Plan, Vital};
+use keyholder::detect::{self, Check, Plan, Vital};
 use keyholder::judge::Reading;
 use keyholder::systemd::{self, ActError, CommandExit, NotStartable, Systemd, SystemdEvent};
 use keyholder::vocabulary::{Command, Heartbeat, Stuck, UnitName};
@@ -126,7 +126,7 @@ struct Beats {
 impl Beats {
     fn of(systemd: &Systemd, unit: &str, heartbeat: Heartbeat) -> Self {
         let stuck = Stuck { heartbeat, older_than: Duration::from_secs(1), nudge: None };
-        let looks = Look::at(&"mars/worker".parse().expect("a target"), &name(unit), Some(&stuck), None);
+        let looks = Check::at(&"mars/worker".parse().expect("a target"), &name(unit), Some(&stuck), None);
         let (plan, from) = watch::channel(Plan { looks, redis: None });
         let (to, vitals) = mpsc::channel(8);
         detect::start(from, systemd.clone(), to);

@@ -347,6 +347,6 @@ fn a_supervisor_that_dies_in_the_middle_leaves_nothing_broken(lab: &Lab) {
         let last = worker["rehearsed"].as_array()?.first()?.clone();
         (worker["drill"].is_null() && last["passed"] == false).then_some(last)
     });
-    assert!(shown["why"].as_str().unwrap().contains("started anew"), "{shown}");
+    assert!(shown["why"].as_str().unwrap().contains("started again"), "{shown}");
     all_along("it is left alone from then on", 2 * SECOND, || lab.run_of("agent.service") == run);
 }

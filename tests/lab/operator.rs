@@ -75,7 +75,7 @@ fn a_stop_in_the_middle_of_a_restart_or_of_a_start_is_respected_like_any_other()
     let stopped = |seen: &serde_json::Value| {
         seen["class"] == "dead"
             && !seen["due_in_ms"].is_null()
-            && seen["why"].as_str().is_some_and(|why| why.contains("stopped on somebody's order"))
+            && seen["why"].as_str().is_some_and(|why| why.contains("stopped by an operator or a program"))
     };
     classes("all count as stopped", &stopped, &everybody);
     let down = || down(&lab, &everybody);
@@ -85,7 +85,7 @@ fn a_stop_in_the_middle_of_a_restart_or_of_a_start_is_respected_like_any_other()
     assert_eq!(relaunches(&lab), begun, "relaunches before and after the stop");
     let alerts = lab.evidence("mars", "alert");
     for unit in STATES.iter().flat_map(|kind| units(kind).split(' ').map(str::to_owned).collect::<Vec<_>>()) {
-        let word = format!("{unit}.service was stopped and nobody declared it");
+        let word = format!("{unit}.service was stopped and no hold was declared");
         assert_eq!(alerts.iter().filter(|alert| alert.starts_with(&word)).count(), 1, "{unit}: {alerts:?}");
     }
     classes("all are brought back when it is due", &|seen| seen["class"] == "healthy", &everybody);

@@ -88,7 +88,7 @@ fn stopped_dead_and_stuck(lab: &Lab) {
         });
     }
     let story = replay(lab, "mars", "stopped");
-    assert!(story.contains("nobody declared it"), "{story}");
+    assert!(story.contains("no hold was declared"), "{story}");
     // A peer with the right to see its status may read the same.
     assert_eq!(replay(lab, "ai-core", "stopped"), story);
     stopped.take();

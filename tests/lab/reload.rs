@@ -28,7 +28,7 @@ fn a_reload_takes_effect_at_once_and_a_broken_file_changes_nothing() {
     grants(&lab, &fleet);
     assert_eq!(running(&lab, "agent.service"), worker, "the worker was touched");
     a_peer_that_is_shut_out(&lab, &fleet);
-    assert_eq!(running(&lab, "keyholder.service"), supervisor, "the supervisor was started anew");
+    assert_eq!(running(&lab, "keyholder.service"), supervisor, "the supervisor was started again");
 
     let worker = running(&lab, "agent.service");
     a_new_key(&lab, &fleet);

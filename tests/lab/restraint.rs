@@ -221,7 +221,7 @@ fn announced(lab: &Lab) {
         (seen["class"] == "dead" && !seen["due_in_ms"].is_null()).then_some(seen)
     });
     assert!(seen["due_in_ms"].as_u64().is_some_and(|ms| u128::from(ms) <= STOPPED.as_millis()), "{seen}");
-    assert!(seen["doing"].as_str().is_some_and(|doing| doing.contains("nobody declared")), "{seen}");
+    assert!(seen["doing"].as_str().is_some_and(|doing| doing.contains("no hold was declared")), "{seen}");
     // Not at once: a package upgrade stops units for a moment.
     let alerts = wait("somebody is called", SOON, || {
         let alerts = lab.records("mars", "alert", "mars/stopped", "");

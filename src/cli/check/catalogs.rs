@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::super::problems::Look;
+use super::super::problems::ProblemStyle;
 use super::{CheckArgs, count};
 use crate::catalog::{self, Mode};
 use crate::fleet::{self, Problem, Problems, Severity, escape};
@@ -99,7 +99,7 @@ impl Catalogs {
     }
 
     /// Problems, and warnings unless it is to be quiet.
-    pub(super) fn tell(&self, look: Look, quiet: bool, err: &mut dyn Write) -> io::Result<()> {
+    pub(super) fn tell(&self, look: ProblemStyle, quiet: bool, err: &mut dyn Write) -> io::Result<()> {
         for (file, result) in &self.files {
             match result {
                 Err(problems) => {

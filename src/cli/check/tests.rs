@@ -18,7 +18,7 @@ grants:
   - { from: ai-core, on: mars, workers: ["*"], verbs: [status, relaunch, hold, nudge] }
   - { from: mars, on: ai-core, workers: [read, write], verbs: [status, relaunch, nudge] }
 "#;
-const PLAIN: Look = Look { terminal: false, colour: false };
+const PLAIN: ProblemStyle = ProblemStyle { terminal: false, colour: false };
 
 /// Runs `check` on `text` in a directory of its own; paths in the answer are shortened.
 fn check_text(text: &str, me: Result<NodeName, WhoamiError>, flags: &[&str]) -> (u8, String, String) {

@@ -26,7 +26,7 @@ fn fleet(link: &mut Link) -> Result<Vec<NodeReport>, String> {
     let answer: Result<Verdict, LinkError> = link.ask(&here, None, Verb::Fleet {}, "", QUESTION_DEADLINE);
     match answer.map_err(|error| error.to_string())? {
         Verdict::Outcome(Outcome::Fleet(reports)) => Ok(reports),
-        Verdict::Outcome(_) => Err("it answered something else than the fleet's state".to_owned()),
+        Verdict::Outcome(_) => Err("unexpected reply to the question for the fleet's state".to_owned()),
         Verdict::Refused(refusal) => Err(refusal.text),
     }
 }

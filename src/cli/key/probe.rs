@@ -34,14 +34,14 @@ pub struct Probe {
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// Both sides accept each other.
-    Answered(Answer),
+    Answered(KeyProbeReply),
     /// They do not, or it was not there.
     Failed(Trouble),
 }
 
 /// A peer that accepts our key and holds its own.
 #[derive(Debug, Serialize)]
-pub struct Answer {
+pub struct KeyProbeReply {
     /// Its version of keyholder.
     pub version: String,
     /// Whether its fleet file is the same as ours.
@@ -140,7 +140,7 @@ async fn try_one(node: NodeName, to: Option<Endpoint>, identity: Identity, hello
         Ok((link, _events)) => {
             let took_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
             let theirs = link.server();
-            Outcome::Answered(Answer {
+            Outcome::Answered(KeyProbeReply {
                 version: theirs.version.clone(),
                 same_fleet: theirs.fleet_hash == ours,
                 took_us,

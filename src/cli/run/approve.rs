@@ -1,4 +1,4 @@
-//! The word of a person, where the catalog wants one: before anything is given to anybody.
+//! The word of a person, where the catalog wants one: before any task is submitted.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};

@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Have a node do what its catalog allows, and wait for what comes of it
 ///
-/// Every step is checked against its node's catalog before anything is given to anybody; then each is signed, put into the
+/// Every step is checked against its node's catalog before any task is submitted; then each is signed, put into the
 /// queue of the lane that the catalog names, and waited for. What was printed by the command goes to standard output, how
 /// it ended to standard error. A plan ends at the first step that does not succeed.
 #[derive(Debug, clap::Args)]
@@ -90,7 +90,7 @@ pub struct RunArgs {
 
 /// What is said of one step.
 #[derive(Debug, Serialize)]
-struct Told<'a> {
+struct StepOutput<'a> {
     step: usize,
     task: &'a TaskId,
     node: &'a NodeName,
@@ -131,7 +131,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
                 let left = checked.len() - n - 1;
                 if left > 0 {
                     screen::complain(&format!(
-                        "step[{n}] did not succeed; the {left} after it were not given to anybody"
+                        "step[{n}] did not succeed; the {left} after it were not submitted"
                     ));
                 }
                 return Ok(exit);
@@ -179,7 +179,7 @@ async fn one(
         .push(&step.queue(), &task)
         .await
         .with_context(|| format!("whether task {id} is in the queue is not known"))?;
-    let mut told = Told {
+    let mut told = StepOutput {
         step: n,
         task: &id,
         node: &step.node,

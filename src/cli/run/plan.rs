@@ -141,7 +141,7 @@ impl Catalogs {
 /// Checks every step against its node's catalog and says where each goes.
 ///
 /// # Errors
-/// [`PlanRefused`], [`NoSuchNode`] or [`CatalogTrouble`]; nothing has been given to anybody then.
+/// [`PlanRefused`], [`NoSuchNode`] or [`CatalogTrouble`]; no task has been submitted then.
 pub(super) fn check(
     steps: Vec<Step>,
     fleet: &Fleet,

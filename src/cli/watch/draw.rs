@@ -10,7 +10,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use super::question::{Deed, Question};
+use super::question::{PendingOrder, Question};
 use super::scene::{Page, Scene};
 use crate::cli::render;
 use crate::cli::screen::{Paint, Tone};
@@ -236,7 +236,7 @@ fn foot(scene: &Scene, paint: Paint) -> Line<'static> {
     if let Some(question) = &scene.question {
         let critical = if scene.critical() { ", which is CRITICAL" } else { "" };
         let text = match question {
-            Question::Sure(Deed { target, verb: Verb::Drill(order), .. }) => {
+            Question::Sure(PendingOrder { target, verb: Verb::Drill(order), .. }) => {
                 format!("break {target}{critical}, on purpose ({}), and see it repaired? y/N", order.class)
             }
             Question::Sure(deed) => format!("{} {}{critical}? y/N", deed.verb.name(), deed.target),

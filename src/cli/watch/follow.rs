@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{SigSet, Signal};
 use ratatui::crossterm::event::{self, Event, KeyEvent};
 
-use super::question::Deed;
-use super::scene::Answer;
+use super::question::PendingOrder;
+use super::scene::SceneReply;
 use super::{AGAIN, SILENCE, TICK};
 use crate::cli::link::{Link, LinkArgs, LinkError, QUESTION_DEADLINE};
 use crate::cli::render;
@@ -34,7 +34,7 @@ pub(super) enum Woke {
     Connected(Hello, Vec<EventLine>),
     Frame(Box<ServerFrame>),
     Lost(String),
-    Answer(Answer),
+    SceneReply(SceneReply),
 }
 
 /// Catches signals from here on. Before any other thread is started, since threads inherit what is blocked.
@@ -128,18 +128,18 @@ fn begin(link: &mut Link) -> Result<Vec<EventLine>, String> {
     };
     match ask(Verb::Watch {})? {
         Verdict::Outcome(Outcome::Watching) => Ok(earlier),
-        Verdict::Outcome(_) => Err("the supervisor answered something else than watch".to_owned()),
+        Verdict::Outcome(_) => Err("unexpected reply to watch".to_owned()),
         Verdict::Refused(refusal) => Err(refused(&refusal)),
     }
 }
 
 /// Asks for something and sends the answer.
-pub(super) fn carry_out(args: &LinkArgs, deed: Deed, to: &Sender<Woke>) {
+pub(super) fn carry_out(args: &LinkArgs, deed: PendingOrder, to: &Sender<Woke>) {
     let (args, to) = (args.clone(), to.clone());
     thread::spawn(move || {
         let begun = Instant::now();
         let verdict = args.open().and_then(|mut link| {
-            let Deed { target, verb, because, within } = &deed;
+            let PendingOrder { target, verb, because, within } = &deed;
             link.ask(&target.node, Some(&target.worker), verb.clone(), because, *within)
         });
         let answer = match verdict {
@@ -147,13 +147,13 @@ pub(super) fn carry_out(args: &LinkArgs, deed: Deed, to: &Sender<Woke>) {
             Err(error) => bad(&deed, error.to_string()),
         };
         // If the screen has gone meanwhile, the audit has it.
-        let _ = to.send(Woke::Answer(answer));
+        let _ = to.send(Woke::SceneReply(answer));
     });
 }
 
-fn bad(deed: &Deed, text: String) -> Answer {
+fn bad(deed: &PendingOrder, text: String) -> SceneReply {
     let title = format!("{} {}", deed.verb.name(), deed.target);
-    Answer { text: format!("{title}: {text}"), title, tone: Tone::Bad, page: false }
+    SceneReply { text: format!("{title}: {text}"), title, tone: Tone::Bad, page: false }
 }
 
 fn refused(refusal: &Refusal) -> String {
@@ -161,7 +161,7 @@ fn refused(refusal: &Refusal) -> String {
 }
 
 /// The answer in words: those of the command line.
-pub(super) fn told(deed: &Deed, verdict: &Verdict, took: Duration) -> Answer {
+pub(super) fn told(deed: &PendingOrder, verdict: &Verdict, took: Duration) -> SceneReply {
     let title = format!("{} {}", deed.verb.name(), deed.target);
     let target = &deed.target;
     let outcome = match verdict {
@@ -206,7 +206,7 @@ pub(super) fn told(deed: &Deed, verdict: &Verdict, took: Duration) -> Answer {
         | Outcome::Audit(_)
         | Outcome::Proof(_)
         | Outcome::Noted
-        | Outcome::Watching => return bad(deed, "the supervisor answered something else".to_owned()),
+        | Outcome::Watching => return bad(deed, "unexpected reply".to_owned()),
     };
-    Answer { title, text, tone, page }
+    SceneReply { title, text, tone, page }
 }

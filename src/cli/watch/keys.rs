@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::question::{Deed, Question};
+use super::question::{PendingOrder, Question};
 use super::scene::{Page, Scene, target};
 use crate::cli::ask::reason;
 use crate::cli::link::QUESTION_DEADLINE;
@@ -33,7 +33,7 @@ pub(super) enum Effect {
     /// What is shown may have changed.
     Show,
     /// Ask this.
-    Do(Deed),
+    Do(PendingOrder),
     /// The end.
     Quit,
 }
@@ -95,14 +95,14 @@ fn order(scene: &mut Scene, letter: char, now: Instant) -> Effect {
         scene.say(format!("{AT_ONCE} orders are under way: wait for one of them"), Tone::Fair, now);
         return Effect::Show;
     }
-    let sure = |verb, within| Some(Question::Sure(Deed::new(of.clone(), verb, within)));
+    let sure = |verb, within| Some(Question::Sure(PendingOrder::new(of.clone(), verb, within)));
     scene.question = match letter {
         'h' => Some(Question::HoldFor(of, HOLD_DEFAULT.to_owned())),
         'd' => Some(Question::Class(of)),
         // Answered when it has stayed up, as on the command line.
         'r' => sure(Verb::Relaunch(RelaunchOrder { settled: true, ..RelaunchOrder::default() }), ACT),
         'n' => sure(Verb::Nudge(GentleOrder::default()), ACT),
-        _ => return Effect::Do(Deed::new(of, Verb::Explain {}, QUESTION_DEADLINE)),
+        _ => return Effect::Do(PendingOrder::new(of, Verb::Explain {}, QUESTION_DEADLINE)),
     };
     Effect::Show
 }
@@ -139,7 +139,10 @@ fn answer(scene: &mut Scene, question: Question, code: KeyCode, now: Instant) ->
                 KeyCode::Enter => match reason(&text) {
                     Ok(because) => {
                         let verb = Verb::Hold { for_ms: minutes.saturating_mul(60_000) };
-                        return Effect::Do(Deed { because, ..Deed::new(of, verb, QUESTION_DEADLINE) });
+                        return Effect::Do(PendingOrder {
+                            because,
+                            ..PendingOrder::new(of, verb, QUESTION_DEADLINE)
+                        });
                     }
                     Err(why) => scene.say(why, Tone::Fair, now),
                 },
@@ -156,7 +159,7 @@ fn answer(scene: &mut Scene, question: Question, code: KeyCode, now: Instant) ->
             };
             // Its node knows how long its detector and remedies may take; that a critical one is meant is asked here.
             let order = DrillOrder { class, lease_ms: 0, yes: true };
-            scene.question = Some(Question::Sure(Deed::new(of, Verb::Drill(order), REHEARSAL)));
+            scene.question = Some(Question::Sure(PendingOrder::new(of, Verb::Drill(order), REHEARSAL)));
         }
     }
     Effect::Show

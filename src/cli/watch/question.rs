@@ -12,7 +12,7 @@ const BECAUSE: &str = "asked for on the screen";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Question {
     /// Really?
-    Sure(Deed),
+    Sure(PendingOrder),
     /// For how many minutes; what has been typed.
     HoldFor(Target, String),
     /// And why; the minutes, and what has been typed.
@@ -23,14 +23,14 @@ pub(super) enum Question {
 
 /// Something to ask of the supervisor.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Deed {
+pub(super) struct PendingOrder {
     pub(super) target: Target,
     pub(super) verb: Verb,
     pub(super) because: String,
     pub(super) within: Duration,
 }
 
-impl Deed {
+impl PendingOrder {
     pub(super) fn new(target: Target, verb: Verb, within: Duration) -> Self {
         Self { target, verb, because: BECAUSE.to_owned(), within }
     }

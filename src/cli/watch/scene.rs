@@ -181,9 +181,9 @@ impl Scene {
     }
 
     /// An order has been answered: in a line, or in a page if it takes more.
-    pub(super) fn answered(&mut self, answer: Answer, now: Instant) {
+    pub(super) fn answered(&mut self, answer: SceneReply, now: Instant) {
         self.under_way = self.under_way.saturating_sub(1);
-        let Answer { title, text, tone, page } = answer;
+        let SceneReply { title, text, tone, page } = answer;
         let mut lines = text.lines().map(str::to_owned);
         if page {
             self.page = Page::Text { title, lines: lines.collect(), top: 0 };
@@ -195,7 +195,7 @@ impl Scene {
 
 /// What came of an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct SceneReply {
     pub(super) title: String,
     pub(super) text: String,
     pub(super) tone: Tone,

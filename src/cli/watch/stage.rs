@@ -81,7 +81,7 @@ fn take(scene: &mut Scene, woke: Woke, args: &StatusArgs, to: &Sender<Woke>) -> 
         Woke::Connected(server, earlier) => scene.connected(server, earlier, now),
         Woke::Frame(frame) => scene.frame(*frame, now),
         Woke::Lost(why) => scene.lost(why, now),
-        Woke::Answer(answer) => scene.answered(answer, now),
+        Woke::SceneReply(answer) => scene.answered(answer, now),
     }
     None
 }

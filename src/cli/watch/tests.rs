@@ -8,8 +8,8 @@ use ratatui::style::Color;
 use super::draw::draw;
 use super::follow::told;
 use super::keys::{Effect, press};
-use super::question::{Deed, Question};
-use super::scene::{Answer, Page, Scene};
+use super::question::{PendingOrder, Question};
+use super::scene::{Page, Scene, SceneReply};
 use crate::cli::screen::{Paint, Tone};
 use crate::fleet::BlastRadius;
 use crate::peer::wire::{
@@ -115,7 +115,7 @@ fn story(start: Instant) -> Scene {
     for report in [node("ai-core", NodeState::Up, "", vec![read, write]), mars, tower] {
         scene.frame(ServerFrame::Snapshot(report), start);
     }
-    let alert = line(4, "alert", 3, "mars/web", "web.service was stopped and nobody declared it");
+    let alert = line(4, "alert", 3, "mars/web", "web.service was stopped and no hold was declared");
     scene.frame(ServerFrame::Event(alert), start);
     scene.tick(start);
     scene
@@ -248,8 +248,10 @@ fn nothing_from_outside_steers_the_terminal() {
     scene.tick(start);
     typed(&mut scene, "jj", start);
     let mut seen = drawn(&scene, (300, 60), true, start).backend().to_string();
-    scene
-        .answered(Answer { title: bad.to_owned(), text: bad.to_owned(), tone: Tone::Bad, page: true }, start);
+    scene.answered(
+        SceneReply { title: bad.to_owned(), text: bad.to_owned(), tone: Tone::Bad, page: true },
+        start,
+    );
     seen.push_str(&drawn(&scene, (300, 60), true, start).backend().to_string());
     let steering = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
     assert!(!seen.contains(steering), "{seen:?}");
@@ -274,7 +276,9 @@ fn what_touches_a_worker_is_asked_about_first() {
     }
     let mut scene = story(start);
     let effects = typed(&mut scene, "dsy", start);
-    let [Effect::Do(Deed { verb: Verb::Drill(order), .. })] = &effects[..] else { panic!("{effects:?}") };
+    let [Effect::Do(PendingOrder { verb: Verb::Drill(order), .. })] = &effects[..] else {
+        panic!("{effects:?}")
+    };
     assert_eq!(order.class, FailureClass::Stuck);
 }
 

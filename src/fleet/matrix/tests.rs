@@ -1,6 +1,6 @@
 //! Every cell says something, and what somebody has to see to is named.
 
-use super::{Lack, Matrix, Place, Rehearsal, Rehearsals, Source, Verdict};
+use super::{Lack, Matrix, MatrixCell, Rehearsal, Rehearsals, Source, Verdict};
 use crate::fleet::{Fleet, parse};
 use crate::vocabulary::FailureClass;
 
@@ -14,7 +14,7 @@ fn pin(digit: char) -> String {
     format!("sha256:{}", digit.to_string().repeat(64))
 }
 
-fn place(node: &str, worker: Option<&str>, class: FailureClass) -> Place {
+fn place(node: &str, worker: Option<&str>, class: FailureClass) -> MatrixCell {
     (node.parse().unwrap(), worker.map(|name| name.parse().unwrap()), class)
 }
 

@@ -410,7 +410,7 @@ fn power_is_granted_for_a_whole_node_and_to_somebody() {
 
 #[test]
 fn a_ladder_that_no_watcher_may_climb_is_warned_of() {
-    let lane = "what only a watcher can see is not mended that way then; grant";
+    let lane = "what only a watcher can see is not fixed that way then; grant";
     assert_eq!(
         warnings(&with(
             "[\"*\"], verbs: [status, relaunch, nudge, repipe]",

@@ -2,20 +2,20 @@ use super::*;
 
 const AFTER: Duration = Duration::from_secs(30);
 
-fn came() -> Answer {
-    Answer::Came("port unreachable".to_owned())
+fn came() -> PingReply {
+    PingReply::Came("port unreachable".to_owned())
 }
 
-fn none() -> Answer {
-    Answer::None("no answer".to_owned())
+fn none() -> PingReply {
+    PingReply::None("no answer".to_owned())
 }
 
-fn link() -> Answer {
-    Answer::Link("it answers ARP".to_owned())
+fn link() -> PingReply {
+    PingReply::Link("it answers ARP".to_owned())
 }
 
-fn nobody() -> Answer {
-    Answer::Nobody("no default route".to_owned())
+fn nobody() -> PingReply {
+    PingReply::Nobody("no default route".to_owned())
 }
 
 /// A node that is down, as the watcher of a third sees it.
@@ -42,7 +42,7 @@ fn says(word: Word) -> Blackout {
 }
 
 /// Two nodes: nobody else is there.
-fn pair(for_: u64, witness: Option<Answer>) -> Blackout {
+fn pair(for_: u64, witness: Option<PingReply>) -> Blackout {
     with(&Blackout { reached: Vec::new(), watched: 0, ..dark(for_) }, |probe| probe.witness = witness)
 }
 

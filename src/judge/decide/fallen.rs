@@ -6,7 +6,7 @@ use super::super::state::{Episode, Phase, Say, Stopped, Wait};
 use super::{CROWD, CROWD_SPREAD, Turn, spread};
 
 impl Turn<'_> {
-    /// What a look means in the light of what is known already: that the run which has ended was stopped on somebody's order
+    /// What a look means in the light of what is known already: that the run which has ended was stopped by an operator or a program
     /// holds also when systemd or a new connection to it does not show it any more.
     pub(super) fn recalled(&mut self, health: &Health) -> Option<Health> {
         match health {
@@ -37,7 +37,7 @@ impl Turn<'_> {
         self.go(Phase::Watching);
     }
 
-    /// Takes note of a death; true if it is a stop on somebody's order that was not known yet.
+    /// Takes note of a death; true if it is a stop by an operator or a program that was not known yet.
     pub(super) fn is_new_stop(&mut self, death: Death) -> bool {
         match death {
             Death::Stopped => {

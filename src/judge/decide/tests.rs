@@ -252,7 +252,7 @@ fn what_a_stranger_keeps_down_is_tried_like_any_other_and_leaves_its_quarantine_
     assert!(story.state.quarantined());
     story.pass(secs(1));
     assert_eq!(story.seen(failed(), 1), []);
-    assert_eq!(relaunches(&story.seen(STOPPED, 1)), 1, "the cause is mended");
+    assert_eq!(relaunches(&story.seen(STOPPED, 1)), 1, "the cause is fixed");
     story.done(2);
     story.pass(secs(1));
     assert_eq!(story.seen(Health::Healthy, 2), [Action::Say(Say::Recovered)]);
@@ -321,10 +321,10 @@ fn a_released_worker_is_brought_back_at_once() {
 fn what_cannot_be_started_is_no_alarm_while_it_is_held() {
     let mut story = Story::new();
     story.hold(secs(60));
-    let gone = Health::Dead(Death::NotStartable(Obstacle::NotFound));
+    let gone = Health::Dead(Death::NotStartable(StartBlocker::NotFound));
     assert_eq!(story.seen(gone.clone(), 1), []);
     story.pass(secs(60));
-    let said = [Say::HoldEnded, Say::Stranded(Obstacle::NotFound)].map(Action::Say);
+    let said = [Say::HoldEnded, Say::Stranded(StartBlocker::NotFound)].map(Action::Say);
     assert_eq!(story.seen(gone, 1), said);
 }
 
@@ -392,8 +392,8 @@ fn a_worker_that_dies_while_it_settles_was_not_repaired() {
 #[test]
 fn what_cannot_be_started_is_said_once_and_not_tried() {
     let mut story = Story::new();
-    let masked = Health::Dead(Death::NotStartable(Obstacle::Masked));
-    assert_eq!(story.seen(masked.clone(), 1), [Action::Say(Say::Stranded(Obstacle::Masked))]);
+    let masked = Health::Dead(Death::NotStartable(StartBlocker::Masked));
+    assert_eq!(story.seen(masked.clone(), 1), [Action::Say(Say::Stranded(StartBlocker::Masked))]);
     story.pass(secs(3600));
     assert_eq!(story.seen(masked, 1), []);
     assert_eq!(relaunches(&story.seen(CRASHED, 1)), 1, "unmasked: repaired at once");

@@ -19,8 +19,8 @@ fn drill(class: FailureClass) -> Drill {
     Drill::new(class, ("ai-core".to_owned(), true), LEASE, run(1), &state, at(0))
 }
 
-fn seen<'a>(health: &'a Health, n: u8, phase: &'a Phase) -> Cue<'a> {
-    Cue::Seen { health, invocation: run(n), phase }
+fn seen<'a>(health: &'a Health, n: u8, phase: &'a Phase) -> Trigger<'a> {
+    Trigger::Seen { health, invocation: run(n), phase }
 }
 
 fn stuck() -> Health {
@@ -49,12 +49,12 @@ fn found_repaired_from_outside_and_settled_is_passed() {
     assert_eq!(drill.take(seen(&Health::Healthy, 1, &Phase::Watching), at(0)), None, "not broken yet");
     // What was seen may overtake the answer to the order.
     assert_eq!(drill.take(seen(&CRASHED, 1, &Phase::Watching), at(1)), None);
-    assert_eq!(drill.take(Cue::Break(Ok(())), at(1)), None);
+    assert_eq!(drill.take(Trigger::Break(Ok(())), at(1)), None);
     assert!(drill.found && drill.is_on());
-    drill.take(Cue::Remedy(Some("ai-core")), at(2));
-    drill.take(Cue::Remedy(Some("venus")), at(2));
+    drill.take(Trigger::Remedy(Some("ai-core")), at(2));
+    drill.take(Trigger::Remedy(Some("venus")), at(2));
     assert_eq!(drill.take(seen(&Health::Healthy, 2, &settling()), at(3)), None, "it has to stay up");
-    assert_eq!(drill.take(seen(&Health::Healthy, 2, &Phase::Watching), at(4)), Some(Deed::Report));
+    assert_eq!(drill.take(seen(&Health::Healthy, 2, &Phase::Watching), at(4)), Some(DrillEffect::Report));
     assert_eq!((over(&drill), drill.helped.as_deref()), (Some(&End::Passed), Some("ai-core")));
     assert_eq!(drill.take(seen(&CRASHED, 2, &Phase::Watching), at(5)), None, "what follows is no rehearsal");
 }
@@ -62,38 +62,38 @@ fn found_repaired_from_outside_and_settled_is_passed() {
 #[test]
 fn a_nudge_that_helps_needs_no_new_run() {
     let mut drill = drill(FailureClass::Stuck);
-    drill.take(Cue::Break(Ok(())), at(0));
+    drill.take(Trigger::Break(Ok(())), at(0));
     assert_eq!(drill.take(seen(&Health::Healthy, 1, &Phase::Watching), at(1)), None, "not found yet");
     drill.take(seen(&stuck(), 1, &Phase::Watching), at(10));
-    drill.take(Cue::Remedy(Some("venus")), at(11));
-    assert_eq!(drill.take(seen(&Health::Healthy, 1, &Phase::Watching), at(12)), Some(Deed::Report));
+    drill.take(Trigger::Remedy(Some("venus")), at(11));
+    assert_eq!(drill.take(seen(&Health::Healthy, 1, &Phase::Watching), at(12)), Some(DrillEffect::Report));
     assert_eq!(over(&drill), Some(&End::Passed));
 }
 
 #[test]
 fn a_watcher_that_sees_it_first_has_found_it_and_what_it_did_is_waited_for() {
     let mut drill = drill(FailureClass::DeliveryGap);
-    drill.take(Cue::Break(Ok(())), at(0));
-    drill.take(Cue::Remedy(Some("ai-core")), at(10));
+    drill.take(Trigger::Break(Ok(())), at(0));
+    drill.take(Trigger::Remedy(Some("ai-core")), at(10));
     let repiping = Phase::Verifying { until: at(40), remedy: Remedy::Repipe, episode: Episode::default() };
     assert_eq!(drill.take(seen(&Health::Healthy, 1, &repiping), at(10)), None, "not seen to have helped yet");
-    assert_eq!(drill.take(seen(&Health::Healthy, 1, &Phase::Watching), at(12)), Some(Deed::Report));
+    assert_eq!(drill.take(seen(&Health::Healthy, 1, &Phase::Watching), at(12)), Some(DrillEffect::Report));
     assert_eq!(over(&drill), Some(&End::Passed));
 }
 
 #[test]
 fn what_is_mended_before_it_is_found_or_without_help_has_shown_nothing() {
     let mut early = drill(FailureClass::Stuck);
-    early.take(Cue::Break(Ok(())), at(0));
+    early.take(Trigger::Break(Ok(())), at(0));
     early.take(seen(&CRASHED, 1, &Phase::Watching), at(1));
     assert!(!early.found, "dead is not stuck");
-    assert_eq!(early.take(seen(&Health::Healthy, 2, &Phase::Watching), at(2)), Some(Deed::Report));
+    assert_eq!(early.take(seen(&Health::Healthy, 2, &Phase::Watching), at(2)), Some(DrillEffect::Report));
     assert_eq!(over(&early), Some(&End::NotFound));
 
     let mut alone = drill(FailureClass::Dead);
-    alone.take(Cue::Break(Ok(())), at(0));
+    alone.take(Trigger::Break(Ok(())), at(0));
     alone.take(seen(&CRASHED, 1, &Phase::Watching), at(1));
-    alone.take(Cue::Remedy(None), at(1));
+    alone.take(Trigger::Remedy(None), at(1));
     alone.take(seen(&Health::Healthy, 2, &Phase::Watching), at(2));
     assert_eq!(over(&alone), Some(&End::NotHelped), "root on the node is no watcher");
 }
@@ -102,13 +102,16 @@ fn what_is_mended_before_it_is_found_or_without_help_has_shown_nothing() {
 fn when_the_lease_ends_the_node_restores_the_worker() {
     for (health, why) in [(stuck(), End::NobodyCame), (Health::Healthy, End::UnseenToTheEnd)] {
         let mut drill = drill(FailureClass::Stuck);
-        drill.take(Cue::Break(Ok(())), at(0));
+        drill.take(Trigger::Break(Ok(())), at(0));
         assert_eq!(drill.take(seen(&health, 1, &Phase::Watching), at(59)), None);
         assert_eq!(drill.wake(), Some(at(60)));
-        assert_eq!(drill.take(seen(&health, 1, &Phase::LeftToPeers), at(60)), Some(Deed::Restore));
+        assert_eq!(drill.take(seen(&health, 1, &Phase::LeftToPeers), at(60)), Some(DrillEffect::Restore));
         assert!(!drill.is_on(), "from here on the node looks after it as always");
         assert_eq!(drill.take(seen(&stuck(), 1, &Phase::Watching), at(61)), None);
-        assert_eq!(drill.take(seen(&Health::Healthy, 1, &Phase::Watching), at(62)), Some(Deed::Report));
+        assert_eq!(
+            drill.take(seen(&Health::Healthy, 1, &Phase::Watching), at(62)),
+            Some(DrillEffect::Report)
+        );
         assert_eq!(drill.stage, Stage::Over { end: why, well: true });
     }
 }
@@ -122,26 +125,26 @@ fn a_remedy_that_is_under_way_at_the_end_gets_a_last_chance_and_no_more() {
         until: None,
     };
     let mut drill = drill(FailureClass::Dead);
-    drill.take(Cue::Break(Ok(())), at(0));
+    drill.take(Trigger::Break(Ok(())), at(0));
     assert_eq!(drill.take(seen(&CRASHED, 1, &repairing), at(60)), None);
     assert_eq!(drill.wake(), Some(at(60)), "it is looked at again and again from here on");
-    assert_eq!(drill.take(seen(&CRASHED, 1, &repairing), at(90)), Some(Deed::Restore));
-    assert_eq!(drill.take(seen(&CRASHED, 1, &Phase::Watching), at(150)), Some(Deed::Report));
+    assert_eq!(drill.take(seen(&CRASHED, 1, &repairing), at(90)), Some(DrillEffect::Restore));
+    assert_eq!(drill.take(seen(&CRASHED, 1, &Phase::Watching), at(150)), Some(DrillEffect::Report));
     assert_eq!(drill.stage, Stage::Over { end: End::NobodyCame, well: false });
 }
 
 #[test]
 fn what_could_not_be_broken_or_was_inherited_is_restored_at_once() {
     let mut refused = drill(FailureClass::Dead);
-    assert_eq!(refused.take(Cue::Break(Err("no bus".to_owned())), at(1)), Some(Deed::Restore));
-    assert_eq!(refused.take(seen(&Health::Healthy, 1, &Phase::Watching), at(1)), Some(Deed::Report));
+    assert_eq!(refused.take(Trigger::Break(Err("no bus".to_owned())), at(1)), Some(DrillEffect::Restore));
+    assert_eq!(refused.take(seen(&Health::Healthy, 1, &Phase::Watching), at(1)), Some(DrillEffect::Report));
     assert_eq!(over(&refused), Some(&End::NotBroken("no bus".to_owned())));
 
     let mut old = drill(FailureClass::Stuck);
-    old.take(Cue::Break(Ok(())), at(0));
+    old.take(Trigger::Break(Ok(())), at(0));
     let saved = serde_json::to_string(&old).unwrap();
     let mut old: Drill = serde_json::from_str(&saved).unwrap();
-    assert_eq!(old.take(Cue::Inherited, at(2)), Some(Deed::Restore));
+    assert_eq!(old.take(Trigger::Inherited, at(2)), Some(DrillEffect::Restore));
 }
 
 fn ground<'a>(health: &'a Health, state: &'a WorkerState, policy: &'a Policy) -> Ground<'a> {

@@ -109,7 +109,7 @@ pub(super) fn hold(hold: &Hold, now: Moment) -> String {
 pub(super) fn say(say: Say) -> String {
     match say {
         Say::UndeclaredStop(wait) => {
-            format!("stopped, and nobody declared it: it is brought back in {}", human(wait))
+            format!("stopped, and no hold was declared: it is brought back in {}", human(wait))
         }
         Say::Follows => "what took it down is up again: it follows".to_owned(),
         Say::TakenDown(None) => "taken down by another unit: it comes back with that".to_owned(),

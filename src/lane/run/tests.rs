@@ -9,7 +9,7 @@ fn sh(script: &str) -> [String; 3] {
 const HANGS: Duration = Duration::from_secs(50);
 
 async fn with(argv: &[String], timeout: Duration, grace: Duration) -> Ran {
-    let ran = run(Order { argv, timeout, grace, stdin: Stdio::null(), late: &|| () });
+    let ran = run(CommandSpec { argv, timeout, grace, stdin: Stdio::null(), late: &|| () });
     let (ran, beyond) = tokio::time::timeout(HANGS, ran).await.expect("it hangs").expect("it does not start");
     assert!(beyond.is_none() && !ran.beyond, "everything here is ours to kill");
     ran
@@ -46,7 +46,8 @@ async fn it_says_how_it_ended_and_what_was_written() {
     assert_eq!((ran.exit_code, ran.signal, ran.status()), (None, Some(9), Status::Killed));
 
     let missing = ["/no/such/program".to_owned()];
-    let order = Order { argv: &missing, timeout: GRACE, grace: GRACE, stdin: Stdio::null(), late: &|| () };
+    let order =
+        CommandSpec { argv: &missing, timeout: GRACE, grace: GRACE, stdin: Stdio::null(), late: &|| () };
     assert!(run(order).await.is_err());
 }
 

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use super::local::{self, Link};
 use super::{NoWay, dial};
-use crate::judge::{Answer, Probe};
+use crate::judge::{PingReply, Probe};
 use crate::peer::client::Endpoint;
 use crate::vocabulary::Witness;
 
@@ -28,7 +28,7 @@ pub async fn probe(to: Endpoint, witness: Option<Witness>) -> Probe {
             Some(gateway) => {
                 named(&format!("gateway {gateway}"), ask(SocketAddr::new(gateway, local::PORT)).await)
             }
-            None => Answer::Nobody("there is no default gateway".to_owned()),
+            None => PingReply::Nobody("there is no default gateway".to_owned()),
         }
     };
     let witness = async {
@@ -37,7 +37,7 @@ pub async fn probe(to: Endpoint, witness: Option<Witness>) -> Probe {
                 Some(gateway) => {
                     named(&format!("gateway {gateway}"), ask(SocketAddr::new(gateway, local::PORT)).await)
                 }
-                None => Answer::None("there is no default gateway".to_owned()),
+                None => PingReply::None("there is no default gateway".to_owned()),
             },
             Witness::At(address, port) => {
                 let to = SocketAddr::new(address, port.unwrap_or(local::PORT));
@@ -49,17 +49,17 @@ pub async fn probe(to: Endpoint, witness: Option<Witness>) -> Probe {
     Probe { fault: way, node, gateway, witness }
 }
 
-fn named(name: &str, answer: Answer) -> Answer {
+fn named(name: &str, answer: PingReply) -> PingReply {
     match answer {
-        Answer::Came(how) => Answer::Came(format!("{name}: {how}")),
-        Answer::Link(how) => Answer::Link(format!("{name}: {how}")),
-        Answer::None(how) => Answer::None(format!("{name}: {how}")),
-        Answer::Nobody(how) => Answer::Nobody(format!("{name}: {how}")),
+        PingReply::Came(how) => PingReply::Came(format!("{name}: {how}")),
+        PingReply::Link(how) => PingReply::Link(format!("{name}: {how}")),
+        PingReply::None(how) => PingReply::None(format!("{name}: {how}")),
+        PingReply::Nobody(how) => PingReply::Nobody(format!("{name}: {how}")),
     }
 }
 
 /// The fault that was found on the way to the node, and whether it answers.
-async fn node(to: &Endpoint) -> (Option<String>, Answer) {
+async fn node(to: &Endpoint) -> (Option<String>, PingReply) {
     let by = Instant::now() + TIME;
     let (called, asked) = tokio::join!(dial(to.address, to.from, by), other_ways(to.address.ip()));
     let fault = match &called {
@@ -70,23 +70,23 @@ async fn node(to: &Endpoint) -> (Option<String>, Answer) {
 }
 
 /// Whether an address answers anything at all.
-async fn ask(to: SocketAddr) -> Answer {
+async fn ask(to: SocketAddr) -> PingReply {
     let (called, asked) = tokio::join!(dial(to, None, Instant::now() + TIME), other_ways(to.ip()));
     answer(&called, asked, to.ip())
 }
 
-fn answer<T>(called: &Result<T, NoWay>, asked: Option<&'static str>, of: IpAddr) -> Answer {
-    let came = |how: &str| Answer::Came(how.to_owned());
+fn answer<T>(called: &Result<T, NoWay>, asked: Option<&'static str>, of: IpAddr) -> PingReply {
+    let came = |how: &str| PingReply::Came(how.to_owned());
     match (called, asked) {
         (Ok(_), _) => came("it takes TCP connections"),
         (Err(NoWay::Refused), _) => came("it refuses TCP connections"),
         (Err(NoWay::Rejected(how)), _) => came(how),
         (Err(NoWay::CutOff(_) | NoWay::Silent(_)), Some(how)) => came(how),
-        (Err(NoWay::CutOff(why)), None) => Answer::None(why.clone()),
+        (Err(NoWay::CutOff(why)), None) => PingReply::None(why.clone()),
         (Err(NoWay::Silent(why)), None) => match local::link(of) {
-            Some(Link::Known) => Answer::Link("it answers ARP and nothing else".to_owned()),
-            Some(Link::Unanswered) => Answer::None("it does not answer ARP".to_owned()),
-            None => Answer::None(format!("no answer to TCP, UDP and ping ({why})")),
+            Some(Link::Known) => PingReply::Link("it answers ARP and nothing else".to_owned()),
+            Some(Link::Unanswered) => PingReply::None("it does not answer ARP".to_owned()),
+            None => PingReply::None(format!("no answer to TCP, UDP and ping ({why})")),
         },
     }
 }
@@ -148,7 +148,7 @@ mod tests {
     #[tokio::test]
     async fn an_address_of_this_host_answers_whatever_listens_there() {
         let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        assert!(matches!(ask(closed).await, Answer::Came(_)));
+        assert!(matches!(ask(closed).await, PingReply::Came(_)));
         assert_eq!(udp(closed.ip()).await, Some(true));
     }
 
@@ -156,9 +156,9 @@ mod tests {
     fn what_came_is_told_from_silence() {
         let of = IpAddr::from([203, 0, 113, 9]);
         let silent: Result<(), _> = Err(NoWay::Silent("no answer in time".to_owned()));
-        assert!(matches!(answer(&silent, None, of), Answer::None(_)));
-        assert!(matches!(answer(&silent, Some("it answers a ping"), of), Answer::Came(_)));
-        assert!(matches!(answer::<()>(&Err(NoWay::Rejected("x".to_owned())), None, of), Answer::Came(_)));
-        assert!(matches!(answer::<()>(&Err(NoWay::CutOff("x".to_owned())), None, of), Answer::None(_)));
+        assert!(matches!(answer(&silent, None, of), PingReply::None(_)));
+        assert!(matches!(answer(&silent, Some("it answers a ping"), of), PingReply::Came(_)));
+        assert!(matches!(answer::<()>(&Err(NoWay::Rejected("x".to_owned())), None, of), PingReply::Came(_)));
+        assert!(matches!(answer::<()>(&Err(NoWay::CutOff("x".to_owned())), None, of), PingReply::None(_)));
     }
 }

@@ -27,8 +27,10 @@ pub enum Distrust {
     /// It speaks something else than TLS.
     #[error("it does not speak TLS")]
     NotTls,
-    /// It turned us away: it does not know our key, most of all.
-    #[error("it turned us away ({0}): its fleet.yaml does not list our present key, or names another node")]
+    /// It rejected our certificate: it does not know our key, most of all.
+    #[error(
+        "it rejected our certificate ({0}): its fleet.yaml does not list our present key, or names another node"
+    )]
     TurnedAway(String),
     /// It hung up during the handshake.
     #[error("it hung up during the handshake")]

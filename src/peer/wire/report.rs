@@ -332,7 +332,13 @@ impl WorkerReport {
         match self.class {
             Class::Held if self.held_for_ms.is_none() => "idle",
             Class::Healthy if self.alert.is_some() => "degraded",
-            class => class.name(),
+            Class::Healthy
+            | Class::Starting
+            | Class::Held
+            | Class::Dead
+            | Class::Stuck
+            | Class::DeliveryGap
+            | Class::Unknown => self.class.name(),
         }
     }
 

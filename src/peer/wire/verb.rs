@@ -50,7 +50,7 @@ pub enum Verb {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lane: Option<Mode>,
     },
-    /// Take down that somebody is about to give a dead-lettered task anew. Only over the local socket.
+    /// Take down that somebody is about to give a dead-lettered task again. Only over the local socket.
     Requeue(Box<DeadLetter>),
     /// Take down that somebody is about to throw a dead-lettered task away. Only over the local socket.
     Drop(Box<DeadLetter>),

@@ -1,9 +1,9 @@
 use super::*;
 
 fn sentinels(url: &str) -> Sentinels {
-    match Place::parse(url).unwrap() {
-        Place::Sentinels(sentinels) => sentinels,
-        Place::One(url) => panic!("{url} names no sentinels"),
+    match RedisAddress::parse(url).unwrap() {
+        RedisAddress::Sentinels(sentinels) => sentinels,
+        RedisAddress::One(url) => panic!("{url} names no sentinels"),
     }
 }
 
@@ -45,7 +45,7 @@ fn what_cannot_be_meant_is_refused_without_its_password() {
         "unix://",
         "unix:///run/redis.sock?db=x&pass=secret",
     ] {
-        let error = Place::parse(bad).unwrap_err();
+        let error = RedisAddress::parse(bad).unwrap_err();
         assert!(matches!(error, QueueError::Url { .. }), "{bad}: {error:?}");
         assert!(!error.to_string().contains("secret"), "{error}");
     }

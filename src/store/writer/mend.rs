@@ -55,7 +55,7 @@ impl Writer {
             }
         }
         if known.is_some() {
-            // What is mended at once the first time may not spin when that did not help.
+            // What is fixed at once the first time may not spin when that did not help.
             self.try_again = Instant::now() + self.settings.retry;
         }
         if known.as_ref().is_none_or(|(_, said)| *said != text) {

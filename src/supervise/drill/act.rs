@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use crate::fleet::Worker as Spec;
 use crate::journal::{self, ProofVerdict};
-use crate::queue::{Bird, Front, QueueName, canary_once};
+use crate::queue::{CanaryTask, Front, QueueName, canary_once};
 use crate::store::StoreError;
 use crate::supervise::lanes;
 use crate::supervise::worker::Worker;
@@ -68,7 +68,7 @@ impl Lane {
     /// Has a task that does nothing wait in the queue, so that there is something that does not arrive.
     async fn give_work(&self) -> Result<(), String> {
         let front = Front::connect(self.url()?).await.map_err(|error| error.to_string())?;
-        let bird = Bird::new(&self.node).ok_or("the kernel gives no random id")?;
+        let bird = CanaryTask::new(&self.node).ok_or("the kernel gives no random id")?;
         front.push(&self.queue(), &bird.raw).await.map(drop).map_err(|error| error.to_string())
     }
 

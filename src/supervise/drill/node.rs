@@ -11,7 +11,7 @@ use super::super::orders::refused;
 use super::kept::{Kept, key};
 use crate::journal::{Event as Kind, Priority, Record};
 use crate::judge::Host;
-use crate::peer::desk::Asker;
+use crate::peer::inbox::Asker;
 use crate::peer::watch::PeerHandle;
 use crate::peer::wire::{
     DrillOrder, DrillReport, NodeState, Outcome, Refusal, RefusalCode, Request, Verb, Verdict,

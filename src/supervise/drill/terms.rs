@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::LEASE;
 use crate::judge::Hindrance;
-use crate::peer::desk::Asker;
+use crate::peer::inbox::Asker;
 use crate::peer::wire::{DrillOrder, RefusalCode};
 use crate::supervise::worker::Worker;
 

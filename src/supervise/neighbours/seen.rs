@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::fleet::{Fleet, Right, Worker as Spec};
-use crate::judge::{Errand, Pulse, Reading, Sight, Sign, Signs, backoff, errand};
+use crate::judge::{Pulse, Reading, Sight, Sign, Signs, WatcherJob, backoff, watcher_job};
 use crate::peer::wire::{Class, WorkerReport};
 use crate::supervise::worker::rungs;
 use crate::vocabulary::{FailureClass, Moment, NodeName, Remedy, WorkerName};
@@ -21,7 +21,7 @@ pub(in crate::supervise) struct Seen {
     /// Since when its node says that it rehearses with it.
     drill: Option<Moment>,
     /// What this watcher has ordered for it and not heard back from, or when it may order again.
-    errand: Run,
+    watcher_job: Run,
     /// Whether its unit was up in this run, so that signs are to be expected of it.
     was_up: bool,
     /// What this watcher's own detectors see of it, and when they looked last.
@@ -108,7 +108,7 @@ impl Seen {
         let another_run = report.invocation != self.report.invocation;
         let left = report.left_to_peers.then(|| self.left.unwrap_or(now));
         let drill = report.drill.map(|_| self.drill.unwrap_or(now));
-        let errand = match self.errand {
+        let watcher_job = match self.watcher_job {
             // Whatever was ordered, it is up: the next fall is a new story.
             Run::NotBefore { .. } if healthy && (another_run || self.outside.is_none()) => Run::Idle,
             kept @ (Run::Idle | Run::InFlight { .. } | Run::NotBefore { .. }) => kept,
@@ -121,14 +121,14 @@ impl Seen {
                 at: now,
                 left,
                 drill,
-                errand,
+                watcher_job,
                 was_up: up_now,
                 signs: Signs::default(),
                 looked: None,
                 outside: None,
             };
         }
-        Self { report, at: now, left, drill, errand, ..self }
+        Self { report, at: now, left, drill, watcher_job, ..self }
     }
 
     /// Whether it is broken on purpose at the moment: so its node says, and not for longer than a rehearsal may take.
@@ -145,7 +145,7 @@ impl Seen {
             at: now,
             left,
             drill,
-            errand: Run::Idle,
+            watcher_job: Run::Idle,
             signs: Signs::default(),
             looked: None,
             outside: None,
@@ -178,10 +178,10 @@ impl Seen {
         }
         self.outside = outside.map(|found| (found, now));
         if let (None, Run::NotBefore { .. }, Class::Healthy | Class::Unknown) =
-            (&self.outside, self.errand, self.report.class)
+            (&self.outside, self.watcher_job, self.report.class)
         {
             // What was ordered has helped: the next fall is a new story.
-            self.errand = Run::Idle;
+            self.watcher_job = Run::Idle;
         }
         self.ails().then(|| self.now(now))
     }
@@ -211,7 +211,7 @@ impl Seen {
         // Whoever acted last, this has to show first whether it helped.
         let acted = report.last_act_ms.map_or(Duration::MAX, Duration::from_millis);
         let looked = self.looked.map_or(Duration::MAX, |looked| now.since(looked));
-        let (failures, served, shown) = match self.errand {
+        let (failures, served, shown) = match self.watcher_job {
             Run::InFlight { .. } => return Ask::Nothing,
             Run::NotBefore { at, .. } if now < at => return Ask::At(at),
             Run::NotBefore { failures, served, at } => (failures, served, acted.min(now.since(at))),
@@ -231,12 +231,12 @@ impl Seen {
             failures,
             rank: rank(),
         };
-        match errand(sight, &spec.policy, rungs(spec)) {
-            Errand::None => Ask::Nothing,
-            Errand::LookIn(left) => Ask::At(now + left),
-            Errand::Order(remedy) => {
+        match watcher_job(sight, &spec.policy, rungs(spec)) {
+            WatcherJob::None => Ask::Nothing,
+            WatcherJob::LookIn(left) => Ask::At(now + left),
+            WatcherJob::Order(remedy) => {
                 let shows = rungs(spec).shows(remedy).filter(|_| !own).map(|time| now + time);
-                self.errand = Run::InFlight { failures, shows, served };
+                self.watcher_job = Run::InFlight { failures, shows, served };
                 let saw = class.name();
                 Ask::Now(remedy, if own { saw.to_owned() } else { format!("{saw} as seen from {me}") })
             }
@@ -245,10 +245,10 @@ impl Seen {
 
     /// The order was answered.
     pub(in crate::supervise) fn answered(&mut self, served: bool, now: Moment) {
-        let Run::InFlight { failures, shows, served: before } = self.errand else { return };
+        let Run::InFlight { failures, shows, served: before } = self.watcher_job else { return };
         let (more, again) = (failures.saturating_add(1), before.saturating_add(1));
         let second = Duration::from_secs(1);
-        self.errand = match (served, shows) {
+        self.watcher_job = match (served, shows) {
             // It was done, and its node sees nothing wrong, as before. What is still seen from here then asks for the next
             // rung.
             (true, Some(at)) => Run::NotBefore { at, failures: more, served: again },

@@ -74,7 +74,7 @@ impl Watcher {
 
     /// What it orders at this time.
     fn orders(&mut self, second: u64) -> Option<Remedy> {
-        let (go, _) = self.mars.errands(&self.me, &agent().node, &self.fleet, at(second));
+        let (go, _) = self.mars.watcher_jobs(&self.me, &agent().node, &self.fleet, at(second));
         go.into_iter().next().map(|(_, remedy, _)| remedy)
     }
 

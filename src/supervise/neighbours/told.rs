@@ -10,19 +10,19 @@ const CHANGES: (u32, Duration) = (30, Duration::from_secs(30));
 
 /// What was recorded of one neighbour lately.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct Announcements {
     lines: Allowance,
     /// The last change that was only counted, and how many there were.
     counted: Option<(Record, u64)>,
 }
 
-impl Default for Told {
+impl Default for Announcements {
     fn default() -> Self {
         Self { lines: Allowance::new(CHANGES.0, CHANGES.1), counted: None }
     }
 }
 
-impl Told {
+impl Announcements {
     /// A change: what to record of it now.
     pub(super) fn change(&mut self, record: Record, now: Moment) -> Option<Record> {
         // What waits to be told has its turn first, so that the last line says how it stands.
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_neighbour_that_turns_without_end_is_told_in_counts_and_the_last_turn_is_always_told() {
-        let mut told = Told::default();
+        let mut told = Announcements::default();
         let mut lines = Vec::new();
         let start = Moment::from_millis(1_000_000);
         for n in 0..10_000_u64 {

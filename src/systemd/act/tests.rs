@@ -7,19 +7,19 @@ fn raw(active: &str, invocation: u8, job: u32) -> Raw {
     Raw { active: active.to_owned(), load: "loaded".to_owned(), invocation, job, ..Raw::default() }
 }
 
-fn act(deed: Deed) -> (Act, oneshot::Receiver<Done>) {
+fn act(deed: Operation) -> (Act, oneshot::Receiver<Done>) {
     let (reply, answer) = oneshot::channel();
     let unit = "w.service".parse().unwrap();
-    (Act::new(Wish { unit, deed, timeout: TIMEOUT, reply, place: None }), answer)
+    (Act::new(OperationOrder { unit, deed, timeout: TIMEOUT, reply, place: None }), answer)
 }
 
-fn run() -> Deed {
+fn run() -> Operation {
     let command = crate::vocabulary::Command {
         argv: vec!["/x".to_owned()],
         user: "nobody".to_owned(),
         timeout: TIMEOUT,
     };
-    Deed::Run(super::super::command::Properties { command, purpose: "test".to_owned() })
+    Operation::Run(super::super::command::Properties { command, purpose: "test".to_owned() })
 }
 
 fn reply() -> zbus::message::Builder<'static> {
@@ -37,14 +37,14 @@ fn error(name: &str) -> Message {
 
 #[test]
 fn a_signal_is_done_when_it_is_taken() {
-    let (mut act, mut answer) = act(Deed::Signal { number: 10, whole: false });
+    let (mut act, mut answer) = act(Operation::Signal { number: 10, whole: false });
     assert_eq!(act.accepted(&reply().build(&()).unwrap()), Next::Finished);
     assert!(answer.try_recv().unwrap().is_ok());
 }
 
 #[test]
 fn a_job_decides_also_if_it_ends_before_the_answer() {
-    for deed in [Deed::Reload, Deed::Stop { other: false }] {
+    for deed in [Operation::Reload, Operation::Stop { other: false }] {
         let (mut early, mut answer) = act(deed.clone());
         assert_eq!(early.job_ended("/job/6", "failed"), Next::Wait, "somebody else's");
         assert_eq!(early.job_ended("/job/7", "done"), Next::Wait);
@@ -62,7 +62,7 @@ fn a_restart_is_done_only_with_a_new_run() {
     for (after, good) in
         [(raw("active", 2, 0), true), (raw("active", 1, 0), false), (raw("failed", 2, 0), false)]
     {
-        let (mut act, mut answer) = act(Deed::Restart);
+        let (mut act, mut answer) = act(Operation::Restart);
         assert_eq!(act.looked(raw("active", 1, 0)), Next::Wait);
         assert_eq!(act.accepted(&job(7)), Next::Wait);
         assert_eq!(act.job_ended("/job/7", "done"), Next::Look);
@@ -74,13 +74,13 @@ fn a_restart_is_done_only_with_a_new_run() {
 #[test]
 fn a_missed_end_is_found_by_a_look_and_time_is_bounded() {
     let start = Instant::now();
-    let (mut stop, mut answer) = act(Deed::Stop { other: true });
+    let (mut stop, mut answer) = act(Operation::Stop { other: true });
     assert_eq!(stop.accepted(&job(7)), Next::Wait);
     assert_eq!(stop.tick(start + FIRST_POLL * 2), Next::Look);
     assert_eq!(stop.looked(raw("deactivating", 1, 7)), Next::Wait);
     assert_eq!(stop.looked(raw("inactive", 1, 0)), Next::Finished);
     assert!(answer.try_recv().unwrap().is_ok());
-    let (mut late, mut answer) = act(Deed::Reload);
+    let (mut late, mut answer) = act(Operation::Reload);
     assert_eq!(late.tick(start + TIMEOUT * 2), Next::Finished);
     assert_eq!(answer.try_recv().unwrap(), Err(ActError::Timeout));
 }
@@ -104,11 +104,11 @@ fn refusals_are_typed() {
     let masked = ActError::NotStartable(super::super::NotStartable::Masked);
     let other = ActError::Refused("because\\u{1b}[31m of that".to_owned());
     for (name, expected) in [("UnitMasked", masked), ("JobTypeNotApplicable", other)] {
-        let (mut act, mut answer) = act(Deed::Reload);
+        let (mut act, mut answer) = act(Operation::Reload);
         assert_eq!(act.refused(&error(&format!("org.freedesktop.systemd1.{name}"))), Next::Finished);
         assert_eq!(answer.try_recv().unwrap(), Err(expected));
     }
-    let (mut act, mut answer) = act(Deed::Reload);
+    let (mut act, mut answer) = act(Operation::Reload);
     act.refused(&error("org.freedesktop.DBus.Error.NoReply"));
     assert!(matches!(answer.try_recv().unwrap(), Err(ActError::Bus(_))));
 }

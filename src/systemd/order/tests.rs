@@ -10,15 +10,15 @@ fn raw(active: &str, invocation: u8, job: u32) -> Raw {
     Raw { active: active.to_owned(), invocation: Some(run(invocation)), job, ..Raw::default() }
 }
 
-fn order(before: Option<&Raw>) -> (Order, oneshot::Receiver<Answer>) {
+fn order(before: Option<&Raw>) -> (RelaunchJob, oneshot::Receiver<RelaunchReply>) {
     let (reply, answer) = oneshot::channel();
-    (Order::new("w.service".parse().unwrap(), before, TIMEOUT, reply), answer)
+    (RelaunchJob::new("w.service".parse().unwrap(), before, TIMEOUT, reply), answer)
 }
 
-fn outcome(mut answer: oneshot::Receiver<Answer>) -> Relaunch {
+fn outcome(mut answer: oneshot::Receiver<RelaunchReply>) -> Relaunch {
     match answer.try_recv().unwrap() {
-        Answer::Done(relaunch) => *relaunch,
-        Answer::Gone { why, .. } => panic!("gone: {why}"),
+        RelaunchReply::Done(relaunch) => *relaunch,
+        RelaunchReply::Gone { why, .. } => panic!("gone: {why}"),
     }
 }
 
@@ -141,7 +141,9 @@ fn an_order_that_is_not_accepted_goes_the_other_way_unless_systemd_reloads() {
     assert!(order.due() < late);
     assert!(!order.tick(late, true, None).is("finished"));
     assert!(order.tick(late + ACCEPT, false, None).is("finished"));
-    assert!(matches!(answer.try_recv().unwrap(), Answer::Gone { before, .. } if before == Some(run(1))));
+    assert!(
+        matches!(answer.try_recv().unwrap(), RelaunchReply::Gone { before, .. } if before == Some(run(1)))
+    );
 }
 
 #[test]
@@ -161,6 +163,6 @@ fn refusals_are_typed_and_errors_of_the_bus_are_none() {
     for name in ["NoReply", "NameHasNoOwner", "AccessDenied", "LimitsExceeded"] {
         let (mut order, mut answer) = order(Some(&raw("failed", 1, 0)));
         assert!(order.refused(&error(&format!("org.freedesktop.DBus.Error.{name}")), None).is("finished"));
-        assert!(matches!(answer.try_recv().unwrap(), Answer::Gone { .. }), "{name}");
+        assert!(matches!(answer.try_recv().unwrap(), RelaunchReply::Gone { .. }), "{name}");
     }
 }

@@ -3,11 +3,11 @@
 use zbus::Message;
 
 use super::super::ActError;
-use super::super::act::{Act, Next, Wish};
+use super::super::act::{Act, Next, OperationOrder};
 use super::*;
 
 impl Session {
-    pub(super) fn act(&mut self, hub: &Hub, wish: Wish) {
+    pub(super) fn act(&mut self, hub: &Hub, wish: OperationOrder) {
         let act = Act::new(wish);
         let known = hub.table.watches(&act.unit);
         // A worker's pipe is restarted and stopped, so is our own unit for a rehearsal, and a command's unit is new; everything

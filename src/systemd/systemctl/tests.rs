@@ -93,7 +93,12 @@ fn calls(dir: &Path) -> Vec<String> {
     calls.lines().filter(|call| !call.starts_with("show")).map(str::to_owned).collect()
 }
 
-async fn glass(before: &str, after: &str, restart: &str, known: Option<&str>) -> (Relaunch, Vec<String>) {
+async fn break_glass_reply(
+    before: &str,
+    after: &str,
+    restart: &str,
+    known: Option<&str>,
+) -> (Relaunch, Vec<String>) {
     glass_within(Duration::from_secs(30), before, after, restart, known).await
 }
 
@@ -115,35 +120,36 @@ async fn glass_within(
 
 #[tokio::test]
 async fn the_other_way_restarts_by_fixed_arguments_and_believes_only_a_new_run() {
-    let (relaunch, calls) = glass(KILLED, &running('a'), "", None).await;
+    let (relaunch, calls) = break_glass_reply(KILLED, &running('a'), "", None).await;
     assert_eq!(relaunch.result.unwrap().short(), "aaaaaaaa");
     assert_eq!(relaunch.before.unwrap().short(), "71a24a21");
     assert_eq!(relaunch.job.as_deref(), Some("done"));
     assert_eq!(calls, ["reset-failed -- w.service", "restart -- w.service"]);
 
-    let (relaunch, _) = glass(&running('a'), &running('a'), "", None).await;
+    let (relaunch, _) = break_glass_reply(&running('a'), &running('a'), "", None).await;
     assert_eq!(relaunch.result, Err(RelaunchError::NotRunning));
 }
 
 #[tokio::test]
 async fn an_order_that_the_bus_swallowed_is_not_carried_out_twice() {
-    let (relaunch, calls) = glass(&running('b'), "", "", Some("71a24a211927409982373fd25097f134")).await;
+    let (relaunch, calls) =
+        break_glass_reply(&running('b'), "", "", Some("71a24a211927409982373fd25097f134")).await;
     assert_eq!(relaunch.result.unwrap().short(), "bbbbbbbb");
     assert_eq!(calls, Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn failures_of_the_other_way_are_told_apart() {
-    let (relaunch, calls) = glass(ABSENT, "", "", None).await;
+    let (relaunch, calls) = break_glass_reply(ABSENT, "", "", None).await;
     assert_eq!(relaunch.result, Err(NotStartable::NotFound.into()));
     assert_eq!(calls, Vec::<String>::new());
 
     let job = "echo 'Job for w.service failed because the control process exited.' >&2; exit 1";
-    let (relaunch, _) = glass(KILLED, KILLED, job, None).await;
+    let (relaunch, _) = break_glass_reply(KILLED, KILLED, job, None).await;
     assert_eq!(relaunch.result, Err(RelaunchError::JobFailed { result: "failed".to_owned() }));
 
     let refused = "printf 'Failed\\033[31m\\nto restart' >&2; exit 1";
-    let (relaunch, _) = glass(KILLED, KILLED, refused, None).await;
+    let (relaunch, _) = break_glass_reply(KILLED, KILLED, refused, None).await;
     assert_eq!(relaunch.result, Err(RelaunchError::Refused("Failed\\u{1b}[31m; to restart".to_owned())));
 
     let began = Instant::now();

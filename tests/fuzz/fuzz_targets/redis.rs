@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::path::PathBuf;
 
-use keyholder::queue::{Eyes, Limit, Question, Scanner};
+use keyholder::queue::{QueueProbe, Limit, Question, Scanner};
 use libfuzzer_sys::fuzz_target;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixListener;
@@ -29,7 +29,7 @@ impl Scene {
     }
 
     fn answer(&self, bytes: &[u8]) {
-        let mut eyes = Eyes::new(&format!("unix://{}", self.path.display())).expect("an address");
+        let mut eyes = QueueProbe::new(&format!("unix://{}", self.path.display())).expect("an address");
         let questions = [Question::Key("beat".to_owned())];
         let serve = async {
             let (mut stream, _) = self.listener.accept().await.expect("it connects");

@@ -76,7 +76,7 @@ fn trail() -> Outcome {
     Outcome::Audit(vec![
         line(
             1,
-            "keyholder-lane-write.service was stopped and nobody declared it: it is brought back in 2m 00s. \
+            "keyholder-lane-write.service was stopped and no hold was declared: it is brought back in 2m 00s. \
              To prevent that: keyholder hold mars/write --for 30m --why \"...\"",
         ),
         line(2, "keyholder-lane-write.service is dead\u{1b}[2J and left to its watchers"),

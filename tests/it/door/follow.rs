@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use keyholder::peer::bounds::Known;
 use keyholder::peer::client::{ConnectError, Endpoint, LinkError, connect};
-use keyholder::peer::desk::Update;
+use keyholder::peer::inbox::Update;
 use keyholder::peer::tls::Distrust;
 use keyholder::peer::watch::{PeerEvent, PeerHandle, PeerNews, follow};
 use keyholder::peer::wire::{Class, NodeState, Outcome, RefusalCode, RelaunchOrder, Verb, Verdict};

@@ -1,4 +1,4 @@
-//! A node `mars` with its door open, and a desk behind it that takes orders and remembers them.
+//! A node `mars` with its door open, and an inbox behind it that takes orders and remembers them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -10,8 +10,8 @@ use std::time::Duration;
 use keyholder::fleet::{BlastRadius, Fleet, Grant, Node, Policy, Right, Scope, Worker};
 use keyholder::journal::{Event, Record, Recorder};
 use keyholder::peer::client::{ConnectError, Endpoint, Events, Link, connect};
-use keyholder::peer::desk::{Asker, Desk, Order, Subscription, Update};
 use keyholder::peer::identity::Identity;
+use keyholder::peer::inbox::{Asker, Inbox, InboxMessage, Subscription, Update};
 use keyholder::peer::listener::{Listeners, serve};
 use keyholder::peer::tls;
 use keyholder::peer::wire::{
@@ -131,9 +131,9 @@ pub(super) fn node_report() -> NodeReport {
     }
 }
 
-/// What the desk has seen and how it behaves.
+/// What the inbox has seen and how it behaves.
 #[derive(Default)]
-pub(super) struct DeskState {
+pub(super) struct InboxState {
     pub(super) orders: Vec<(Asker, Request)>,
     pub(super) subscriptions: usize,
     /// While set, relaunches are taken and not answered; they wait here.
@@ -150,13 +150,13 @@ pub(super) struct House {
     pub(super) peer: Key,
     pub(super) nonce: BootNonce,
     pub(super) fleet: watch::Sender<Arc<Fleet>>,
-    pub(super) state: Arc<Mutex<DeskState>>,
+    pub(super) state: Arc<Mutex<InboxState>>,
     pub(super) changes: broadcast::Sender<Arc<Update>>,
     pub(super) recorder: Recorder,
     pub(super) records: Mutex<(std::sync::mpsc::Receiver<Record>, Vec<Record>)>,
     stop: Option<oneshot::Sender<()>>,
     served: JoinHandle<()>,
-    desk: JoinHandle<()>,
+    inbox: JoinHandle<()>,
     dir: tempfile::TempDir,
 }
 
@@ -199,21 +199,21 @@ impl House {
             grants: vec![grant("ai-core", &[Right::Status, Right::Relaunch])],
         };
         let (fleet, fleet_seen) = watch::channel(Arc::new(fleet));
-        let (orders, inbox) = mpsc::channel(64);
+        let (orders, messages) = mpsc::channel(64);
         let (to_records, records) = std::sync::mpsc::sync_channel(10_000);
         let nonce = BootNonce::random().unwrap();
         let recorder = Recorder::new(to_records);
-        let desk = Desk { me: name("mars"), nonce, fleet: fleet_seen, orders, recorder: recorder.clone() };
+        let inbox = Inbox { me: name("mars"), nonce, fleet: fleet_seen, orders, recorder: recorder.clone() };
         let (stop, stopped) = oneshot::channel::<()>();
         let identity = key.identity();
         let served = tokio::spawn(async move {
             let listeners = Listeners { tcp: vec![tcp], unix: vec![unix] };
             let stopped = async { stopped.await.unwrap_or(()) };
-            serve(listeners, &identity, desk, stopped).await.unwrap();
+            serve(listeners, &identity, inbox, stopped).await.unwrap();
         });
-        let state = Arc::new(Mutex::new(DeskState::default()));
+        let state = Arc::new(Mutex::new(InboxState::default()));
         let (changes, _) = broadcast::channel(16);
-        let desk = tokio::spawn(work(inbox, Arc::clone(&state), changes.clone()));
+        let inbox = tokio::spawn(work(messages, Arc::clone(&state), changes.clone()));
         let records = Mutex::new((records, Vec::new()));
         let stop = Some(stop);
         Self {
@@ -230,7 +230,7 @@ impl House {
             records,
             stop,
             served,
-            desk,
+            inbox,
             dir,
         }
     }
@@ -239,7 +239,7 @@ impl House {
     pub(super) async fn close(mut self) -> (Key, Key) {
         drop(self.stop.take());
         (&mut self.served).await.unwrap();
-        self.desk.abort();
+        self.inbox.abort();
         drop(self.dir);
         (self.key, self.peer)
     }
@@ -292,18 +292,18 @@ pub(super) fn relaunch() -> Verb {
 }
 
 async fn work(
-    mut inbox: mpsc::Receiver<Order>,
-    state: Arc<Mutex<DeskState>>,
+    mut inbox: mpsc::Receiver<InboxMessage>,
+    state: Arc<Mutex<InboxState>>,
     changes: broadcast::Sender<Arc<Update>>,
 ) {
     while let Some(order) = inbox.recv().await {
         let mut state = state.lock().unwrap();
         match order {
-            Order::Subscribe { reply, .. } => {
+            InboxMessage::Subscribe { reply, .. } => {
                 state.subscriptions += 1;
                 let _ = reply.send(Subscription { first: vec![node_report()], changes: changes.subscribe() });
             }
-            Order::Request { asker, request, reply } => {
+            InboxMessage::Request { asker, request, reply } => {
                 let verdict = verdict(&request);
                 state.orders.push((asker, request));
                 if state.stalled {

@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use super::house::{House, Key, name};
 
-struct Desk {
+struct Inbox {
     dir: tempfile::TempDir,
 }
 
-impl Desk {
+impl Inbox {
     /// `ai-core`'s configuration: `mars` at this door, ourselves with these pins.
     fn of(house: &House, ours: &[Pin]) -> Self {
-        let desk = Self { dir: tempfile::tempdir().unwrap() };
+        let inbox = Self { dir: tempfile::tempdir().unwrap() };
         let pins: Vec<String> = ours.iter().map(|pin| format!("\"{pin}\"")).collect();
         let fleet = format!(
             "version: 1\nnodes:\n  mars:\n    address: {}\n    pins: [\"{}\"]\n    watched_by: [ai-core]\n    workers:\n      \
@@ -26,8 +26,8 @@ impl Desk {
             house.key.pin,
             pins.join(", ")
         );
-        std::fs::write(desk.path().join("fleet.yaml"), fleet).unwrap();
-        desk
+        std::fs::write(inbox.path().join("fleet.yaml"), fleet).unwrap();
+        inbox
     }
 
     fn path(&self) -> &Path {
@@ -64,61 +64,61 @@ fn accept(house: &House, pins: &[Pin]) {
 #[tokio::test]
 async fn a_key_is_made_shown_and_never_overwritten() {
     let house = House::open().await;
-    let desk = Desk::of(&house, &[house.peer.pin]);
-    let missing = desk.key(&["show"]).await;
+    let inbox = Inbox::of(&house, &[house.peer.pin]);
+    let missing = inbox.key(&["show"]).await;
     assert_eq!(missing.status.code(), Some(1));
     assert!(text(&missing).contains("keyholder key generate"), "{}", text(&missing));
-    let made = desk.key(&["generate"]).await;
+    let made = inbox.key(&["generate"]).await;
     assert!(made.status.success(), "{}", text(&made));
-    let pin = desk.pin(&[]).await;
+    let pin = inbox.pin(&[]).await;
     assert_eq!(String::from_utf8_lossy(&made.stdout).trim_end(), pin.to_string());
-    let again = desk.key(&["generate"]).await;
+    let again = inbox.key(&["generate"]).await;
     assert_eq!(again.status.code(), Some(1));
-    assert_eq!(desk.pin(&[]).await, pin);
-    let json: Value = serde_json::from_slice(&desk.key(&["show", "--json"]).await.stdout).unwrap();
+    assert_eq!(inbox.pin(&[]).await, pin);
+    let json: Value = serde_json::from_slice(&inbox.key(&["show", "--json"]).await.stdout).unwrap();
     assert_eq!((&json["pin"], &json["algorithm"]), (&Value::from(pin.to_string()), &Value::from("Ed25519")));
-    std::process::Command::new("chmod").arg("0644").arg(desk.path().join("key.pem")).status().unwrap();
-    assert!(text(&desk.key(&["show"]).await).contains("chmod 0600"));
+    std::process::Command::new("chmod").arg("0644").arg(inbox.path().join("key.pem")).status().unwrap();
+    assert!(text(&inbox.key(&["show"]).await).contains("chmod 0600"));
 }
 
 #[tokio::test]
 async fn a_key_is_changed_once_every_peer_accepts_it() {
     let house = House::open().await;
-    let desk = Desk::of(&house, &[house.peer.pin]);
-    assert!(desk.key(&["generate"]).await.status.success());
-    let old = desk.pin(&[]).await;
+    let inbox = Inbox::of(&house, &[house.peer.pin]);
+    assert!(inbox.key(&["generate"]).await.status.success());
+    let old = inbox.pin(&[]).await;
 
-    let refused = desk.key(&["probe"]).await;
+    let refused = inbox.key(&["probe"]).await;
     assert_eq!(refused.status.code(), Some(1), "{}", text(&refused));
     assert!(text(&refused).contains(&format!("add {old} to the pins of ai-core")), "{}", text(&refused));
 
     accept(&house, &[old]);
-    let accepted = desk.key(&["probe", "--json"]).await;
+    let accepted = inbox.key(&["probe", "--json"]).await;
     assert!(accepted.status.success(), "{}", text(&accepted));
     let json: Value = serde_json::from_slice(&accepted.stdout).unwrap();
     assert_eq!((&json[0]["node"], &json[0]["answered"]["same_fleet"]), (&"mars".into(), &false.into()));
 
-    assert!(text(&desk.key(&["switch"]).await).contains("generate --next"));
-    assert!(desk.key(&["generate", "--next"]).await.status.success());
-    let next = desk.pin(&["--next"]).await;
-    let early = desk.key(&["switch"]).await;
+    assert!(text(&inbox.key(&["switch"]).await).contains("generate --next"));
+    assert!(inbox.key(&["generate", "--next"]).await.status.success());
+    let next = inbox.pin(&["--next"]).await;
+    let early = inbox.key(&["switch"]).await;
     assert_eq!(early.status.code(), Some(1));
     assert!(text(&early).contains("not accepted by mars"), "{}", text(&early));
-    assert_eq!(desk.pin(&[]).await, old);
+    assert_eq!(inbox.pin(&[]).await, old);
 
     accept(&house, &[old, next]);
-    assert!(desk.key(&["probe", "--next"]).await.status.success());
-    let desk = Desk { dir: moved(desk, Desk::of(&house, &[old, next])) };
-    let done = desk.key(&["switch"]).await;
+    assert!(inbox.key(&["probe", "--next"]).await.status.success());
+    let inbox = Inbox { dir: moved(inbox, Inbox::of(&house, &[old, next])) };
+    let done = inbox.key(&["switch"]).await;
     assert!(done.status.success(), "{}", text(&done));
     assert!(text(&done).contains("systemctl restart keyholder"));
-    assert_eq!(desk.pin(&[]).await, next);
-    assert_eq!(desk.key(&["show", "--next"]).await.status.code(), Some(1));
-    assert!(desk.path().join("key.old.pem").exists());
+    assert_eq!(inbox.pin(&[]).await, next);
+    assert_eq!(inbox.key(&["show", "--next"]).await.status.code(), Some(1));
+    assert!(inbox.path().join("key.old.pem").exists());
 }
 
-/// The first desk's keys with the second one's fleet file.
-fn moved(keys: Desk, fleet: Desk) -> tempfile::TempDir {
+/// The first inbox's keys with the second one's fleet file.
+fn moved(keys: Inbox, fleet: Inbox) -> tempfile::TempDir {
     std::fs::rename(fleet.path().join("fleet.yaml"), keys.path().join("fleet.yaml")).unwrap();
     keys.dir
 }
@@ -127,26 +127,26 @@ fn moved(keys: Desk, fleet: Desk) -> tempfile::TempDir {
 async fn a_switch_refuses_while_a_peer_cannot_be_asked_unless_forced() {
     let (key, peer) = House::open().await.close().await;
     let gone = House::with(key, peer).await;
-    let desk = Desk::of(&gone, &[gone.peer.pin]);
+    let inbox = Inbox::of(&gone, &[gone.peer.pin]);
     gone.close().await;
     for args in [&["generate"][..], &["generate", "--next"]] {
-        assert!(desk.key(args).await.status.success());
+        assert!(inbox.key(args).await.status.success());
     }
-    let next = desk.pin(&["--next"]).await;
-    let refused = desk.key(&["switch"]).await;
+    let next = inbox.pin(&["--next"]).await;
+    let refused = inbox.key(&["switch"]).await;
     assert_eq!(refused.status.code(), Some(1));
     assert!(text(&refused).contains("nothing listens there"), "{}", text(&refused));
-    assert!(desk.key(&["switch", "--force"]).await.status.success());
-    assert_eq!(desk.pin(&[]).await, next);
+    assert!(inbox.key(&["switch", "--force"]).await.status.success());
+    assert_eq!(inbox.pin(&[]).await, next);
 }
 
 #[tokio::test]
 async fn a_peer_with_another_key_than_the_fleet_file_says_is_named() {
     let mut house = House::open().await;
     let real = std::mem::replace(&mut house.key, Key::new());
-    let desk = Desk::of(&house, &[house.peer.pin]);
-    assert!(desk.key(&["generate"]).await.status.success());
-    let output = desk.key(&["probe", "mars"]).await;
+    let inbox = Inbox::of(&house, &[house.peer.pin]);
+    assert!(inbox.key(&["generate"]).await.status.success());
+    let output = inbox.key(&["probe", "mars"]).await;
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output).contains(&real.pin.to_string()), "{}", text(&output));
 }

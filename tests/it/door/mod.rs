@@ -1,4 +1,4 @@
-//! The door under test: real TLS over loopback, a small desk behind it.
+//! The door under test: real TLS over loopback, a small inbox behind it.
 
 mod authority;
 mod clients;

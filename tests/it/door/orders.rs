@@ -148,7 +148,7 @@ async fn the_local_socket_serves_root_for_the_whole_fleet_and_watches() {
     assert_eq!(seen, Verdict::Outcome(Outcome::Watching));
     let Some(ServerFrame::Snapshot(report)) = events.next().await else { panic!("no snapshot") };
     assert_eq!(report.workers.len(), 3, "the local socket sees everything");
-    house.changes.send(Arc::new(keyholder::peer::desk::Update::Leaving)).unwrap();
+    house.changes.send(Arc::new(keyholder::peer::inbox::Update::Leaving)).unwrap();
     assert_eq!(events.next().await, Some(ServerFrame::Leaving));
 }
 

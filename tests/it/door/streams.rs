@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use keyholder::fleet::Right;
 use keyholder::peer::client::Events;
-use keyholder::peer::desk::Update;
+use keyholder::peer::inbox::Update;
 use keyholder::peer::wire::{Class, NodeReport, ServerFrame};
 use nix::sys::socket::{setsockopt, sockopt};
 use tokio::time::timeout;
@@ -143,14 +143,14 @@ async fn a_watcher_that_does_not_read_is_cut() {
     // A session that lags unsubscribes for a moment, so "nobody listens" does not mean that it was cut.
     while begun.elapsed() < 3 * PATIENCE {
         let _ = house.changes.send(Arc::clone(&change));
-        if house.refusals().iter().any(|r| r.text.contains("not taken")) {
+        if house.refusals().iter().any(|r| r.text.contains("the peer does not read")) {
             break;
         }
         tokio::time::sleep(Duration::from_micros(200)).await;
     }
     let took = begun.elapsed();
     assert!(
-        house.refusals().iter().any(|r| r.text.contains("not taken within 5 s")),
+        house.refusals().iter().any(|r| r.text.contains("the write timed out after 5 s")),
         "{:?}",
         house.refusals()
     );

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use keyholder::detect::{self, Look, Plan, Vital};
+use keyholder::detect::{self, Check, Plan, Vital};
 use keyholder::judge::{Pulse, Signs};
 use keyholder::lane::{Status, TaskResult};
 use keyholder::queue::{CANARY, QueueName, canary_once};
@@ -73,7 +73,7 @@ fn a_canary_finds_a_lane_that_takes_nothing_and_leaves_a_busy_one_alone() {
         canary: Some(Canary { every: Duration::from_millis(100), within: Duration::from_secs(1) }),
         repipe: None,
     };
-    let looks = Look::at(&"mars/write".parse().unwrap(), &"lane.service".parse().unwrap(), None, Some(&gap));
+    let looks = Check::at(&"mars/write".parse().unwrap(), &"lane.service".parse().unwrap(), None, Some(&gap));
     let (_plan, from) = watch::channel(Plan { looks, redis: Some(redis.url("")) });
     let (to, mut vitals) = mpsc::channel::<Vec<Vital>>(8);
     let (_units, list) = watch::channel(Vec::new());

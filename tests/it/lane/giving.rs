@@ -179,10 +179,7 @@ fn a_plan_is_checked_whole_before_anything_is_given_and_ends_at_the_first_failur
     plan("{ node: mars, action: note }, { node: mars, action: fail }, { node: mars, action: note }");
     let told = scene.run(&["--plan", "DIR/plan.yaml"]);
     assert_eq!(told.code, Some(1));
-    assert!(
-        told.err.contains("step[1] did not succeed; the 1 after it were not given to anybody"),
-        "{told:?}"
-    );
+    assert!(told.err.contains("step[1] did not succeed; the 1 after it were not submitted"), "{told:?}");
     assert_eq!(scene.rig.log(), ["noted"]);
 }
 

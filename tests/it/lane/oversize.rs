@@ -102,8 +102,8 @@ fn what_is_too_long_at_the_start_is_never_loaded_wherever_it_is() {
         let text = |entry: &Vec<u8>| String::from_utf8(entry.clone()).unwrap();
         let put_there = seen.dead.iter().find(|entry| text(entry).contains("no lane wrote")).unwrap();
         assert!(text(put_there).contains(&format!("{LARGE} bytes")), "{}", text(put_there));
-        assert!(front.bury(&queue, put_there).await.unwrap());
-        assert!(!front.bury(&queue, b"{}").await.unwrap());
+        assert!(front.remove_dead_letter(&queue, put_there).await.unwrap());
+        assert!(!front.remove_dead_letter(&queue, b"{}").await.unwrap());
     });
     answered(&mut client, &lane, &[&waits_hash, &taken_hash]);
 }

@@ -30,7 +30,7 @@ fn a_new_catalog_is_taken_and_a_broken_one_is_not() {
         lane.signal(Signal::SIGHUP);
     };
     write(&old.replace("  one:", "  two:"));
-    lane.wait_for("catalog read anew: 1 actions, sha256:");
+    lane.wait_for("catalog read again: 1 actions, sha256:");
     client.task("2", "two", "{}");
     assert_eq!(client.result("2").status, Status::Ok);
     client.task("3", "one", "{}");

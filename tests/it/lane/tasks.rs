@@ -227,7 +227,7 @@ fn an_idle_lane_leaves_at_once_and_a_nudged_or_rebuilt_one_goes_on() {
     lane.signal(Signal::SIGUSR1);
     client.task("p1", "peer", "{}");
     assert_eq!(client.result("p1").status, Status::Ok);
-    // A lane that stood still for some seconds connects anew by right, and says so.
+    // A lane that stood still for some seconds connects again by right, and says so.
     let after = two(&mut client);
     assert!(after == before || lane.said().iter().any(|line| line.contains("taking no tasks")), "{after:?}");
     let before = after;

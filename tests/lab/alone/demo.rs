@@ -53,7 +53,7 @@ fn the_demo_tells_every_scene_to_its_end_and_leaves_nothing_behind() {
         ("=> running again ", 7),
         ("=> invocation ", 7),
         ("=> the supervisor answers ", 1),
-        ("nobody declared this stop; next repair in ", 2),
+        ("no hold was declared for this stop; next repair in ", 2),
         ("Start request repeated too quickly", 1),
         ("=> its loop goes on ", 1),
         ("it was woken, not restarted", 1),

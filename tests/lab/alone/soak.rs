@@ -161,9 +161,10 @@ fn settled(lab: &Lab, story: &mut Story) {
                     (worker["node"].as_str().expect("a node"), worker["worker"].as_str().expect("a name"));
                 let explained = lab.sh(node, &format!("keyholder explain {node}/{name} || :"));
                 assert!(
-                    explained.contains("signal 9")
-                        || explained.contains("stopped")
-                        || explained.contains("exit"),
+                    ["signal 9", "stopped", "exit", "no heartbeat for"]
+                        .iter()
+                        .any(|why| explained.contains(why))
+                        && explained.contains("its last journal lines"),
                     "a quarantine without its cause: {explained}"
                 );
                 lab.sh(node, &format!("keyholder release {node}/{name}"));
@@ -328,7 +329,8 @@ fn whatever_happens_for_long_nobody_well_is_touched_and_every_fall_ends() {
             if open.is_empty() {
                 break alerts;
             }
-            assert!(began.elapsed() < 2 * SOON, "{node}: alerts without an end: {open:#?}");
+            // What fell again and again has to stay up for ten minutes first.
+            assert!(began.elapsed() < 660 * SECOND, "{node}: alerts without an end: {open:#?}");
             std::thread::sleep(SECOND / 2);
         };
         println!("{node}: {alerts} alerts, each with its end");

@@ -46,7 +46,7 @@ fn on_a_terminal_a_record_hangs_under_its_text_and_the_day_is_said_when_it_chang
             "alert",
             "local",
             "mars/write",
-            "keyholder-lane-write.service was stopped and nobody declared it: it is brought back in 2m 00s. To \
+            "keyholder-lane-write.service was stopped and no hold was declared: it is brought back in 2m 00s. To \
              prevent that: keyholder hold mars/write --for 30m --why \"...\"",
         ),
         line(3, "2026-11-29T00:00:08.000Z", "ordered", "ai-core", "mars/write", "relaunch: the queue waits"),

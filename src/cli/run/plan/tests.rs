@@ -1,4 +1,4 @@
-//! What may be given to whom, before anything is given to anybody.
+//! What may be given to whom, before any task is submitted.
 
 use std::fs;
 

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use redis::{RedisError, Script, Value};
+use redis::{RedisError, Script};
 use tokio::time::{sleep, timeout};
 
 use super::claim::LONGEST;
@@ -11,7 +11,7 @@ use super::conn::Conn;
 use super::error::{QueueError, mask};
 use super::keys::Keys;
 use super::limit::Limit;
-use super::place::{Found, Place};
+use super::place::{Found, RedisAddress};
 use super::scripts;
 use super::server::DEADLINE;
 use crate::vocabulary::clipped;
@@ -114,29 +114,29 @@ struct Scripts {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ids {
     pub(super) claimer: i64,
-    pub(super) desk: i64,
+    pub(super) connection: i64,
 }
 
 /// The lane's connection for everything but claiming. Cheap to clone; all clones use the one connection, in turn.
 #[derive(Debug, Clone)]
-pub struct Desk {
+pub struct Connection {
     conn: Conn,
     ours: Ids,
     name: String,
     keys: Keys,
-    place: Rc<Place>,
+    place: Rc<RedisAddress>,
     /// The server that was connected to.
     found: Rc<Found>,
     scripts: Rc<Scripts>,
 }
 
-impl Desk {
+impl Connection {
     pub(super) fn new(
         conn: Conn,
         ours: Ids,
         name: String,
         keys: Keys,
-        place: Rc<Place>,
+        place: Rc<RedisAddress>,
         found: Found,
     ) -> Self {
         let scripts = Scripts {
@@ -173,16 +173,17 @@ impl Desk {
     pub async fn own(&self, us: &Owner) -> Result<Owned, QueueError> {
         let mut call = self.scripts.own.prepare_invoke();
         call.key(&self.keys.owner).arg(us.words()).arg(us.prefix()).arg(OWNED_FOR.as_millis() as u64);
-        let answer: Value = call.invoke_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))?;
-        Ok(match answer {
-            Value::Nil => Owned::Kept,
-            Value::BulkString(words) => {
+        let (whose, words): (u8, Vec<u8>) =
+            call.invoke_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))?;
+        Ok(match whose {
+            0 => Owned::Kept,
+            1 => Owned::Taken,
+            _ => {
                 let words = crate::vocabulary::printable_bytes(&words);
                 let place = words.split_once(' ').map_or(words.as_str(), |(_, place)| place);
                 // Anybody may have written it, and it ends up in the status and the journal.
                 Owned::ByAnother(clipped(place, MAX_PLACE).into_owned())
             }
-            _ => Owned::Taken,
         })
     }
 
@@ -230,7 +231,9 @@ impl Desk {
         };
         let list = String::from_utf8_lossy(&list);
         let mut killed = 0;
-        for id in named(&list, &self.name).filter(|id| *id != self.ours.claimer && *id != self.ours.desk) {
+        for id in
+            named(&list, &self.name).filter(|id| *id != self.ours.claimer && *id != self.ours.connection)
+        {
             let mut cmd = redis::cmd("CLIENT");
             cmd.arg("KILL").arg("ID").arg(id);
             killed += cmd.query_async::<u32>(&mut conn).await.map_err(|e| self.wrong(&e))?;

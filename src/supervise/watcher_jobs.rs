@@ -9,10 +9,10 @@ use crate::vocabulary::{Moment, Remedy, Target, human};
 
 impl Core {
     /// Orders what neighbours leave to their watchers; returns when to look again.
-    pub(super) fn errands(&mut self, now: Moment) -> Option<Moment> {
+    pub(super) fn watcher_jobs(&mut self, now: Moment) -> Option<Moment> {
         let (mut go, mut wake) = (Vec::new(), None::<Moment>);
         for (node, neighbour) in &mut self.neighbours {
-            let (ailing, again) = neighbour.errands(&self.me, node, &self.fleet, now);
+            let (ailing, again) = neighbour.watcher_jobs(&self.me, node, &self.fleet, now);
             wake = [wake, again].into_iter().flatten().min();
             go.extend(
                 ailing
@@ -26,7 +26,7 @@ impl Core {
         wake
     }
 
-    /// Gives one order in a task of its own; [`Done::Errand`] follows.
+    /// Gives one order in a task of its own; [`Done::WatcherJob`] follows.
     fn run_errand(&mut self, target: Target, remedy: Remedy, saw: &str) {
         let Some(neighbour) = self.neighbours.get(&target.node) else { return };
         let expect = neighbour.invocation(&target.worker);
@@ -44,7 +44,7 @@ impl Core {
             let answer = handle.request(Some(&target.worker), verb, &because, deadline).await;
             let verdict = Box::new(answer.map_err(|error| error.to_string()));
             // The loop's inbox closes only with the loop itself.
-            let _ = done.send(Done::Errand { target, verdict }).await;
+            let _ = done.send(Done::WatcherJob { target, verdict }).await;
         });
     }
 
@@ -103,5 +103,5 @@ pub(super) fn answered(target: &Target, verdict: &Verdict) -> (bool, String) {
 }
 
 #[cfg(test)]
-#[path = "errands/tests.rs"]
+#[path = "watcher_jobs/tests.rs"]
 mod tests;

@@ -1,4 +1,4 @@
-//! What stands between the door and the supervisor: the door puts authenticated orders on the desk, the supervisor's
+//! What stands between the door and the supervisor: the door puts authenticated orders on the inbox, the supervisor's
 //! loop takes them off. The door never touches worker state, the loop never touches a socket.
 
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::vocabulary::{BootNonce, NodeName, Pin};
 
 /// What the door knows of the supervisor behind it.
 #[derive(Debug, Clone)]
-pub struct Desk {
+pub struct Inbox {
     /// This node.
     pub me: NodeName,
     /// This run of the supervisor.
@@ -21,14 +21,14 @@ pub struct Desk {
     /// The fleet as of the last good reload.
     pub fleet: watch::Receiver<Arc<Fleet>>,
     /// The supervisor's inbox for orders. Bounded: a full one is answered `busy`, never waited for.
-    pub orders: mpsc::Sender<Order>,
+    pub orders: mpsc::Sender<InboxMessage>,
     /// Where evidence goes.
     pub recorder: Recorder,
 }
 
 /// What the door asks of the supervisor.
 #[derive(Debug)]
-pub enum Order {
+pub enum InboxMessage {
     /// A request that has passed every check of the door.
     Request {
         /// Who asks.

@@ -65,7 +65,7 @@ struct Recent {
 
 /// The lane's voice.
 #[derive(Debug)]
-pub(super) struct Says {
+pub(super) struct JournalWriter {
     to: SyncSender<Post>,
     lost: Arc<AtomicU64>,
     /// How many lines were handed over, and how many of these are written.
@@ -74,7 +74,7 @@ pub(super) struct Says {
     recent: RefCell<Recent>,
 }
 
-impl Says {
+impl JournalWriter {
     /// Starts the thread.
     pub(super) fn start(lane: Mode, node: &str, queue: &str) -> io::Result<Self> {
         let (to, from) = sync_channel(QUEUE);
@@ -150,7 +150,7 @@ impl Says {
         self.post(Line { warning, text, task: None, gap: None });
     }
 
-    /// Says what was kept, once the minute is over: the present state is never left unsaid for long.
+    /// JournalWriter what was kept, once the minute is over: the present state is never left unsaid for long.
     pub(super) fn catch_up(&self) {
         let now = Instant::now();
         let (warning, text) = {

@@ -10,10 +10,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::admit::Rules;
 use super::guard::{GuardError, RunLock, alone, rights};
+use super::journal_writer::JournalWriter;
 use super::ledger::{Ledger, LedgerError, Origin};
 use super::own::is_waited_for;
 use super::pipe::pipe;
-use super::says::Says;
 use super::shared::{Parts, Shared, Taking, Trouble, hash_of};
 use super::status::keep;
 use crate::queue::{How, OWNED_FOR, Owned, Owner, QueueError, QueueName, Server};
@@ -101,17 +101,17 @@ async fn start(setup: Setup) -> Result<(), LaneError> {
         crate::catalog::Mode::Read => slots.max(1),
         crate::catalog::Mode::Write => 1,
     };
-    let says = Says::start(rules.lane, rules.catalog.node.as_str(), queue.as_str())
+    let journal = JournalWriter::start(rules.lane, rules.catalog.node.as_str(), queue.as_str())
         .map_err(system("starting a thread"))?;
     let queue = queue.to_string();
-    let parts = Parts { rules, server, queue, how, slots, state_dir, ledger, owner, says };
+    let parts = Parts { rules, server, queue, how, slots, state_dir, ledger, owner, journal };
     let shared = Rc::new(Shared::new(parts));
     const REFUSED: &str = "tasks that were issued before now are refused and must be asked for again, and rates count from now on";
     match origin {
         Origin::Kept => {}
-        Origin::New => shared.says.reply(false, format!("the ledger is new: {REFUSED}")),
+        Origin::New => shared.journal.reply(false, format!("the ledger is new: {REFUSED}")),
         Origin::Copied => {
-            shared.says.reply(true, format!("the ledger is a copy, restored from somewhere: {REFUSED}"));
+            shared.journal.reply(true, format!("the ledger is a copy, restored from somewhere: {REFUSED}"));
         }
     }
     if let Some(dir) = runtime_dir {
@@ -145,10 +145,10 @@ async fn run(shared: Rc<Shared>, reload: Rc<dyn Fn() -> Result<Rules, String>>) 
                 shared.wake();
             }
             _ = renew.tick() => {
-                if let Some(desk) = shared.desk() {
+                if let Some(connection) = shared.connection() {
                     let shared = shared.clone();
                     spawn_local(async move {
-                        match desk.renew(&shared.owner).await {
+                        match connection.renew(&shared.owner).await {
                             Ok(Owned::ByAnother(place)) => {
                                 let queue = shared.queue.clone();
                                 shared.lost_queue.set(true);
@@ -156,7 +156,7 @@ async fn run(shared: Rc<Shared>, reload: Rc<dyn Fn() -> Result<Rules, String>>) 
                             }
                             Ok(owned) => {
                                 if let Some(again) = shared.has_queue(&owned) {
-                                    shared.says.transition(true, format!("{}: {again}", shared.queue));
+                                    shared.journal.transition(true, format!("{}: {again}", shared.queue));
                                 }
                             }
                             Err(error) => shared.fail(error.into()),
@@ -167,7 +167,7 @@ async fn run(shared: Rc<Shared>, reload: Rc<dyn Fn() -> Result<Rules, String>>) 
             () = shared.changed.notified() => {}
             () = sleep(at_most) => {}
         }
-        shared.says.catch_up();
+        shared.journal.catch_up();
         if let Err(error) = shared.settle_said() {
             shared.fail(error.into());
         }
@@ -181,7 +181,7 @@ async fn run(shared: Rc<Shared>, reload: Rc<dyn Fn() -> Result<Rules, String>>) 
             break;
         }
     }
-    shared.says.flush(Duration::from_secs(1));
+    shared.journal.flush(Duration::from_secs(1));
     // If it fails, the next lane says once more what is said.
     let _ = shared.settle_said();
     Ok(())
@@ -235,13 +235,18 @@ async fn anew(shared: Rc<Shared>, reload: Rc<dyn Fn() -> Result<Rules, String>>)
     };
     match read {
         Ok(rules) => {
-            let said =
-                format!("catalog read anew: {} actions, {}", rules.catalog.actions.len(), rules.catalog.hash);
+            let said = format!(
+                "catalog read again: {} actions, {}",
+                rules.catalog.actions.len(),
+                rules.catalog.hash
+            );
             shared.adopt(Ok(rules));
-            shared.says.reply(false, said);
+            shared.journal.reply(false, said);
         }
         Err(why) => {
-            shared.says.reply(true, format!("the new catalog is refused, the old one stays in force: {why}"));
+            shared
+                .journal
+                .reply(true, format!("the new catalog is refused, the old one stays in force: {why}"));
             shared.adopt(Err(why));
         }
     }
