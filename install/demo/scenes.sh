@@ -45,7 +45,7 @@ TEXT
     follow '^mars/agent is dead: .*no hold was declared for this stop; next repair in ' 'the stop announced with the time of its repair'
     local announced=$first
     due=$(reported agent due_in_ms)
-    limit=$(records alert mars/agent)
+    limit=$(records observed mars/agent | grep -m1 'no hold was declared' || :)
     [ "$due" -gt 60000 ] && [ -n "$limit" ] || fail "the stop is announced with the time of its repair (due in $due ms; '$limit')"
     source_is "mars's audit trail"
     quote <<<"$limit"

@@ -383,7 +383,12 @@ impl Worker {
 
     fn lane_status(&self) -> Option<(&LaneStatus, bool)> {
         let (status, silent) = self.lane.as_ref()?;
-        let up = !matches!(self.health, Health::Dead(_) | Health::Idle(_));
+        // A job for its next start is no sign that the last run is still there.
+        let gone = match &self.seen {
+            Observation::Unit(unit) => matches!(unit.active, ActiveState::Inactive | ActiveState::Failed),
+            Observation::Failed(_) => false,
+        };
+        let up = !gone && !matches!(self.health, Health::Dead(_) | Health::Idle(_));
         (up && status.invocation.is_some() && status.invocation == self.invocation())
             .then_some((status, *silent))
     }
