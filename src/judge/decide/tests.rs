@@ -213,6 +213,20 @@ fn what_another_worker_took_down_waits_for_it_and_comes_with_it() {
 }
 
 #[test]
+fn what_was_never_started_gets_a_moment_in_which_whoever_installs_it_may_start_it() {
+    let never = || Health::Dead(Death::NeverStarted);
+    let mut story = Story::new();
+    assert_eq!(story.seen(never(), 0), []);
+    story.pass(ALERT_SETTLE - secs(1));
+    assert_eq!(story.seen(never(), 0), []);
+    assert_eq!(story.seen(Health::Healthy, 1), [Action::Say(Say::CameBack)]);
+    // Nobody does.
+    assert_eq!(story.seen(never(), 0), []);
+    story.pass(ALERT_SETTLE);
+    assert_eq!(relaunches(&story.seen(never(), 0)), 1);
+}
+
+#[test]
 fn what_went_down_with_another_is_no_stop_of_its_own_after_a_release_either() {
     let mut story = Story::new();
     story.policy.relaunches = 0;
