@@ -127,6 +127,11 @@ impl Alerts {
         self.episodes.keys().map(String::as_str)
     }
 
+    /// Whether there is no trouble with anything.
+    pub fn none_open(&self) -> bool {
+        self.episodes.is_empty()
+    }
+
     /// Whether there is trouble with it.
     pub fn is_open(&self, about: &str) -> bool {
         self.episodes.contains_key(about)

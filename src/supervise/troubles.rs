@@ -65,6 +65,10 @@ impl Core {
 
     /// The trouble with a worker is over if what was last seen of it says so.
     pub(super) fn look_for_end(&mut self, name: &WorkerName, now: Moment) {
+        // Every look comes by here, and mostly there is no trouble.
+        if self.alerts.none_open() {
+            return;
+        }
         let about = self.target(name);
         if !self.alerts.is_open(&about) {
             return;
@@ -193,6 +197,9 @@ impl Core {
             (FLEET, fleet, Duration::ZERO),
             (BRAKE, brake, Duration::ZERO),
         ] {
+            if trouble.is_none() && self.alerts.none_open() {
+                continue;
+            }
             let about = format!("{} {what}", self.me);
             match trouble {
                 // A bus that is silent because PID 1 hangs is no trouble of its own.

@@ -2,24 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use crate::sources::{root, rust_files};
 
 type Arrows = BTreeMap<String, BTreeSet<String>>;
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn files(dir: &Path, into: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files(&path, into);
-        } else if path.extension().is_some_and(|ext| ext == "rs") {
-            into.push(path);
-        }
-    }
-}
 
 /// The code of a file without comments and without what only tests contain.
 fn code(path: &Path) -> String {
@@ -60,8 +47,7 @@ fn drawn() -> Arrows {
 
 #[test]
 fn every_import_between_modules_is_an_arrow_of_the_map_and_no_arrow_is_idle() {
-    let mut all = Vec::new();
-    files(&root().join("src"), &mut all);
+    let all = rust_files("src");
     let modules: BTreeSet<String> =
         all.iter().map(|path| module(path)).filter(|m| m != "lib" && m != "main").collect();
     let mut found = Arrows::new();

@@ -25,6 +25,7 @@ mod queue;
 mod redis_server;
 mod refusals;
 mod replay;
+mod sources;
 mod store;
 mod systemd;
 mod units;

@@ -1,7 +1,8 @@
 //! Words that were replaced do not come back.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+
+use crate::sources::rust_files;
 
 /// Identifiers that were replaced, and by what.
 const NAMES: [(&str, &str); 15] = [
@@ -38,22 +39,6 @@ const PHRASES: [(&str, &str); 12] = [
     ("may nothing", "has no rights"),
 ];
 
-fn files() -> Vec<PathBuf> {
-    fn walk(dir: &Path, into: &mut Vec<PathBuf>) {
-        for entry in fs::read_dir(dir).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                walk(&path, into);
-            } else if path.extension().is_some_and(|ext| ext == "rs") {
-                into.push(path);
-            }
-        }
-    }
-    let mut all = Vec::new();
-    walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut all);
-    all
-}
-
 fn identifiers(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
@@ -61,7 +46,7 @@ fn identifiers(line: &str) -> impl Iterator<Item = &str> {
 #[test]
 fn replaced_words_do_not_come_back() {
     let mut found = Vec::new();
-    for path in files() {
+    for path in rust_files("src") {
         let text = fs::read_to_string(&path).unwrap();
         for (at, line) in text.lines().enumerate() {
             let place = || format!("{}:{}", path.display(), at + 1);

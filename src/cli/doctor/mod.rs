@@ -202,39 +202,45 @@ fn ours(node: Option<&Node>, findings: &mut Vec<Finding>) {
     }
 }
 
+/// The units of a node's workers as PID 1 shows them, in the order of the workers.
+fn shown(node: &Node, properties: &str) -> Result<Vec<show::Shown>, Finding> {
+    let names: Vec<&str> = node.workers.values().map(|worker| worker.unit.as_str()).collect();
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    match show::show(properties, &names) {
+        Ok(shown) if shown.len() == names.len() => Ok(shown),
+        Ok(shown) => Err(Finding::warn(
+            "worker",
+            format!("systemctl told of {} units where {} were asked for", shown.len(), names.len()),
+        )),
+        Err(error) => Err(Finding::fail("worker", chain(&error))),
+    }
+}
+
 /// What the detectors of this node's workers can never see as things are set. Nothing where systemd cannot be asked, which is said
 /// by `doctor` itself.
 pub(super) fn unseen(me: &NodeName, node: &Node) -> Vec<Finding> {
-    let names: Vec<&str> = node.workers.values().map(|worker| worker.unit.as_str()).collect();
-    let shown = if names.is_empty() {
-        Vec::new()
-    } else {
-        show::show(senses::PROPERTIES, &names).unwrap_or_default()
-    };
-    let workers = node.workers.iter().zip(&shown).filter(|_| shown.len() == names.len());
+    let shown = shown(node, senses::PROPERTIES).unwrap_or_default();
+    let workers = node.workers.iter().zip(&shown);
     workers.flat_map(|((name, worker), shown)| senses::look(&format!("{me}/{name}"), worker, shown)).collect()
 }
 
 fn workers(me: &NodeName, node: &Node, findings: &mut Vec<Finding>) {
-    let names: Vec<&str> = node.workers.values().map(|worker| worker.unit.as_str()).collect();
-    if names.is_empty() {
+    if node.workers.is_empty() {
         findings.push(Finding::warn("worker", "the fleet file names no worker on this node"));
         return;
     }
     let asked = format!("{},{}", units::WORKER_PROPERTIES, senses::PROPERTIES);
-    match show::show(&asked, &names) {
-        Ok(shown) if shown.len() == names.len() => {
+    match shown(node, &asked) {
+        Ok(shown) => {
             for ((name, worker), shown) in node.workers.iter().zip(&shown) {
                 let subject = format!("{me}/{name}");
                 findings.extend(units::worker(&subject, worker.unit.as_str(), shown));
                 findings.extend(senses::look(&subject, worker, shown));
             }
         }
-        Ok(shown) => findings.push(Finding::warn(
-            "worker",
-            format!("systemctl told of {} units where {} were asked for", shown.len(), names.len()),
-        )),
-        Err(error) => findings.push(Finding::fail("worker", chain(&error))),
+        Err(finding) => findings.push(finding),
     }
 }
 

@@ -329,16 +329,12 @@ impl WorkerReport {
     /// Its class as people are shown it: what is down by design is not on hold, and what runs and somebody should look at is not
     /// healthy.
     pub fn word(&self) -> &'static str {
-        match self.class {
-            Class::Held if self.held_for_ms.is_none() => "idle",
-            Class::Healthy if self.alert.is_some() => "degraded",
-            Class::Healthy
-            | Class::Starting
-            | Class::Held
-            | Class::Dead
-            | Class::Stuck
-            | Class::DeliveryGap
-            | Class::Unknown => self.class.name(),
+        if self.class == Class::Held && self.held_for_ms.is_none() {
+            "idle"
+        } else if self.class == Class::Healthy && self.alert.is_some() {
+            "degraded"
+        } else {
+            self.class.name()
         }
     }
 

@@ -1,0 +1,26 @@
+//! The repository's own files, for tests that read them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where the repository is.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every file of Rust in a directory of the repository, but for what is built there.
+pub(crate) fn rust_files(dir: &str) -> Vec<PathBuf> {
+    fn walk(dir: &Path, into: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.ends_with("target") {
+                walk(&path, into);
+            } else if path.extension().is_some_and(|ext| ext == "rs") {
+                into.push(path);
+            }
+        }
+    }
+    let mut all = Vec::new();
+    walk(&root().join(dir), &mut all);
+    all
+}
