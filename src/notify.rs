@@ -1,9 +1,11 @@
 //! What systemd is told: READY, STATUS at each transition, and the watchdog's ping after each pass of the loop.
 //!
 //! The socket never blocks. While PID 1 does not read it, what it should know is kept, newest only, and sent as soon as it reads
-//! again; pings of that time are dropped and counted.
+//! again. The ping comes first then: a PID 1 that hung for longer than `WatchdogSec=` reads what is queued and then ends every
+//! service of which there was no ping in the queue.
 
 use std::ffi::OsString;
+use std::future::pending;
 use std::io;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -28,6 +30,7 @@ pub(crate) struct Notifier {
 struct Open {
     ready: bool,
     stopping: bool,
+    ping: bool,
     status: bool,
 }
 
@@ -69,13 +72,13 @@ impl Notifier {
 
     /// The loop has just completed a pass. Only it calls this: a ping from a timer would say nothing.
     pub(crate) fn passed(&mut self) {
-        self.catch_up();
         if let Some(every) = self.every
             && self.pinged.elapsed() >= every / 2
         {
-            self.tell("WATCHDOG=1");
+            self.open.ping = true;
             self.pinged = Instant::now();
         }
+        self.catch_up();
     }
 
     /// How long the loop may sleep before it has to complete another pass.
@@ -89,6 +92,26 @@ impl Notifier {
         self.deaf.map(|(since, _)| since.elapsed())
     }
 
+    /// Completes as soon as PID 1 reads again; never, if it reads. Cancel safe.
+    pub(crate) fn hears_again(&self) -> impl Future<Output = ()> + use<> {
+        let waits = self.deaf.is_some().then(|| self.writable()).transpose();
+        async move {
+            // What cannot be waited for is tried again after a second.
+            let Ok(Some(socket)) = waits else { return pending().await };
+            if socket.writable().await.is_err() {
+                pending::<()>().await;
+            }
+        }
+    }
+
+    fn writable(&self) -> io::Result<tokio::net::UnixDatagram> {
+        let Some((socket, to)) = &self.to else { return Err(io::ErrorKind::NotConnected.into()) };
+        let socket = socket.try_clone()?;
+        // Only a socket with a peer is not writable while the queue of that peer is full.
+        socket.connect_addr(to)?;
+        tokio::net::UnixDatagram::from_std(socket)
+    }
+
     /// Tells what is still open, in the order in which it counts.
     fn catch_up(&mut self) {
         if self.open.ready && self.tell("READY=1") {
@@ -96,6 +119,9 @@ impl Notifier {
         }
         if self.open.stopping && self.tell("STOPPING=1") {
             self.open.stopping = false;
+        }
+        if self.open.ping && self.tell("WATCHDOG=1") {
+            self.open.ping = false;
         }
         if self.open.status && self.tell(&format!("STATUS={}", self.status.replace('\n', " "))) {
             self.open.status = false;
@@ -170,8 +196,28 @@ mod tests {
         assert!(!before.iter().any(|state| state == "READY=1"), "there was no room for it");
         notifier.passed();
         let after = heard(&pid1);
-        assert_eq!(after, ["READY=1", "STATUS=pass 4999", "WATCHDOG=1"]);
+        assert_eq!(after, ["READY=1", "WATCHDOG=1", "STATUS=pass 4999"]);
         assert!(notifier.deaf_for().is_none());
+    }
+
+    #[tokio::test]
+    async fn the_loop_is_woken_as_soon_as_pid_1_reads_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let (pid1, mut notifier) = pid1(&dir);
+        let soon = Duration::from_millis(20);
+        assert!(tokio::time::timeout(soon, notifier.hears_again()).await.is_err(), "it reads");
+        while notifier.deaf_for().is_none() {
+            notifier.passed();
+        }
+        assert!(tokio::time::timeout(soon, notifier.hears_again()).await.is_err(), "it does not read");
+        let (reads, ()) =
+            tokio::join!(tokio::time::timeout(Duration::from_secs(5), notifier.hears_again()), async {
+                assert!(pid1.recv(&mut [0; 256]).is_ok())
+            },);
+        assert!(reads.is_ok());
+        notifier.passed();
+        assert!(notifier.deaf_for().is_none());
+        assert_eq!(heard(&pid1).last().map(String::as_str), Some("WATCHDOG=1"));
     }
 
     #[test]

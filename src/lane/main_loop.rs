@@ -131,8 +131,12 @@ async fn run(shared: Rc<Shared>, reload: Rc<dyn Fn() -> Result<Rules, String>>) 
     renew.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut pipe = Some(spawn_local(begin(shared.clone())));
     loop {
-        let at_most = shared.notifier.borrow().at_most() / 4;
+        let (at_most, hears_again) = {
+            let notifier = shared.notifier.borrow();
+            (notifier.at_most() / 4, notifier.hears_again())
+        };
         tokio::select! {
+            () = hears_again => {}
             _ = term.recv() => leave(&shared),
             _ = int.recv() => leave(&shared),
             _ = hup.recv() => {

@@ -67,6 +67,8 @@ enum Woke {
     Lane(LaneNews),
     Reload,
     Stop,
+    /// PID 1 reads again what it is told.
+    Pid1,
     DoorClosed(Result<Result<(), DoorError>, JoinError>),
     Time,
 }
@@ -253,7 +255,11 @@ async fn supervise(
         notifier.passed();
         core.pid1(notifier.deaf_for(), now);
         let sleep = due.map_or(notifier.at_most(), |due| due.since(now).min(notifier.at_most()));
-        let (before, woke) = (now, sources.next(sleep, requests).await);
+        let woke = tokio::select! {
+            woke = sources.next(sleep, requests) => woke,
+            () = notifier.hears_again() => Woke::Pid1,
+        };
+        let before = now;
         let now = Moment::now();
         core.slept(before, sleep, now);
         if let Woke::Time = woke {
@@ -303,7 +309,7 @@ async fn supervise(
             // A supervisor without its door is deaf; systemd starts one that hears.
             Woke::DoorClosed(Ok(Err(error))) => return Err(SuperviseError::Door(error)),
             Woke::DoorClosed(Ok(Ok(())) | Err(_)) => return Err(SuperviseError::DoorEnded),
-            Woke::Time => {}
+            Woke::Time | Woke::Pid1 => {}
         }
     }
 }
