@@ -1,6 +1,6 @@
 //! The other units that a unit hangs together with, and what of their state matters to its own.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use super::raw::Raw;
 use super::stop;
@@ -26,24 +26,28 @@ const PROPERTIES: [(&str, Tie); 10] = [
     ("BoundBy", Tie::Instance),
 ];
 
-/// The names of other units, by the property that has them.
+/// The names of other units, by the place in [`PROPERTIES`] of the property that has them. Most units have none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Ties(BTreeMap<&'static str, Vec<String>>);
+pub(super) struct Ties(Vec<(usize, Vec<String>)>);
 
 impl Ties {
     /// Takes a property over, if it is one of these.
     pub(super) fn set(&mut self, name: &str, units: Option<Vec<String>>) {
-        let Some((name, _)) = PROPERTIES.iter().find(|(known, _)| *known == name) else { return };
-        if let Some(mut units) = units {
-            units.retain(|unit| !COMMON.contains(&unit.as_str()) && !unit.ends_with(".slice"));
-            self.0.insert(name, units);
+        let Some(place) = PROPERTIES.iter().position(|(known, _)| *known == name) else { return };
+        let Some(mut units) = units else { return };
+        units.retain(|unit| !COMMON.contains(&unit.as_str()) && !unit.ends_with(".slice"));
+        self.0.retain(|(known, _)| *known != place);
+        if !units.is_empty() {
+            let before = self.0.partition_point(|(known, _)| *known < place);
+            self.0.insert(before, (place, units));
         }
     }
 
     fn all(&self) -> impl Iterator<Item = (&'static str, Tie, &String)> {
-        PROPERTIES.iter().flat_map(|(name, tie)| {
-            self.0.get(name).into_iter().flatten().map(move |unit| (*name, *tie, unit))
-        })
+        self.0
+            .iter()
+            .filter_map(|(place, units)| Some((PROPERTIES.get(*place)?, units)))
+            .flat_map(|((name, tie), units)| units.iter().map(move |unit| (*name, *tie, unit)))
     }
 
     /// Every other unit, each once, at most [`MOST`].

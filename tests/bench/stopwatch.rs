@@ -245,14 +245,7 @@ impl Watch {
 
     /// Follows what is pushed until the worker is in this class.
     fn until(&mut self, node: &str, worker: &str, class: Class) {
-        let wanted = |report: &WorkerReport| {
-            // Healthy means settled as well: a death before that is a failed repair, which is retried more and more slowly.
-            let settled = class != Class::Healthy || report.doing.is_empty();
-            report.node.as_str() == node
-                && report.worker.as_str() == worker
-                && report.class == class
-                && settled
-        };
+        let wanted = |report: &WorkerReport| is(report, node, worker, class);
         let start = Instant::now();
         loop {
             assert!(start.elapsed() < DEADLINE, "{node}/{worker} not {class:?} within {DEADLINE:?}");
@@ -274,19 +267,19 @@ impl Watch {
 
     /// Follows what is pushed until the node is in this state.
     fn until_node(&mut self, node: &str, state: NodeState) {
-        self.until_report(node, &format!("{state:?}"), |report| report.state == state);
+        let _ = self.until_report(node, &format!("{state:?}"), |report| report.state == state);
     }
 
     /// Follows what is pushed until the node is described by a supervisor that began after `fell`: it has seen nothing for
-    /// longer than that.
-    fn until_new_run(&mut self, node: &str, fell: Duration) {
+    /// longer than that. Gives that description.
+    fn until_new_run(&mut self, node: &str, fell: Duration) -> NodeReport {
         self.until_report(node, "in a new run", |report| {
             let young = |worker: &WorkerReport| u128::from(worker.for_ms) <= (monotonic() - fell).as_millis();
             report.state == NodeState::Up && report.workers.iter().all(young)
         });
     }
 
-    fn until_report(&mut self, node: &str, what: &str, wanted: impl Fn(&NodeReport) -> bool) {
+    fn until_report(&mut self, node: &str, what: &str, wanted: impl Fn(&NodeReport) -> bool) -> NodeReport {
         let start = Instant::now();
         loop {
             assert!(start.elapsed() < DEADLINE, "{node} not {what} within {DEADLINE:?}");
@@ -294,8 +287,15 @@ impl Watch {
                 && report.node.as_str() == node
                 && wanted(&report)
             {
-                return;
+                return report;
             }
         }
     }
+}
+
+/// Whether a report says that the worker is in this class.
+fn is(report: &WorkerReport, node: &str, worker: &str, class: Class) -> bool {
+    // Healthy means settled as well: a death before that is a failed repair, which is retried more and more slowly.
+    let settled = class != Class::Healthy || report.doing.is_empty();
+    report.node.as_str() == node && report.worker.as_str() == worker && report.class == class && settled
 }
