@@ -276,7 +276,7 @@ impl Watch {
         self.until_report(node, "in a new run", |report| {
             let young = |worker: &WorkerReport| u128::from(worker.for_ms) <= (monotonic() - fell).as_millis();
             report.state == NodeState::Up && report.workers.iter().all(young)
-        });
+        })
     }
 
     fn until_report(&mut self, node: &str, what: &str, wanted: impl Fn(&NodeReport) -> bool) -> NodeReport {
