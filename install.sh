@@ -29,7 +29,7 @@ new supervisor does not come up. Workers are never touched.
   --fleet FILE    becomes /etc/keyholder/fleet.yaml if there is none yet
   --catalogs DIR  its catalog_*.yaml go to /etc/keyholder, if they are not there yet. With this node's own there, sudoers lines
                   are made from it (only those), and the lanes that fleet.yaml names for it are started
-  --binary FILE   a built `keyholder`; without it cargo builds one here first
+  --binary FILE   a built `keyholder`, with `keyholder-supervisor` beside it; without it cargo builds both here first
   --listen-any    the door listens on all addresses instead of this node's own from fleet.yaml
   --uninstall     stops and removes keyholder; keeps /etc/keyholder, /var/lib/keyholder and /var/lib/keyholder-lane …
   --purge         … unless this is given as well: keys, history, ledgers and users are gone then
@@ -83,12 +83,12 @@ need_host() {
 install_node() {
     need_host
     [ -n "$binary" ] || build
-    "$binary" --version >/dev/null || die "$binary does not run on this host"
+    find_supervisor
     was_enabled=no
     ! systemctl is-enabled -q keyholder.socket 2>/dev/null || was_enabled=yes
     note_lanes
     trap put_back EXIT # until the end is reached
-    install_binary
+    install_binaries
     systemd-sysusers keyholder.conf
     systemd-tmpfiles --create keyholder.conf
     settle_name

@@ -2,6 +2,7 @@
 # Paths and words that all parts of install.sh use.
 
 BIN=/usr/local/bin/keyholder
+SUPERVISOR=/usr/local/libexec/keyholder-supervisor
 UNITS=/usr/local/lib/systemd/system # /etc/systemd/system stays the operator's
 ETC=/etc/keyholder
 STATE=/var/lib/keyholder

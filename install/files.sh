@@ -65,10 +65,21 @@ put_back() {
 }
 forget_backup() { [ -z "$backup" ] || rm -rf -- "$backup"; }
 
-# The binary, and all that goes with it.
-install_binary() {
+# The supervisor's binary lies beside the command's, and both are of one version. Sets $supervisor.
+find_supervisor() {
+    local is supervisors
+    supervisor=$(dirname -- "$binary")/keyholder-supervisor
+    [ -x "$supervisor" ] || die "there is no $supervisor; it belongs beside $binary"
+    is=$("$binary" --version) || die "$binary does not run on this host"
+    supervisors=$("$supervisor" --version) || die "$supervisor does not run on this host"
+    [ "${is#* }" = "${supervisors#* }" ] || die "$binary and $supervisor are not of one version ($is, $supervisors)"
+}
+
+# The two binaries, and all that goes with them.
+install_binaries() {
     local unit shell file made
     put "$binary" "$BIN" 755
+    put "$supervisor" "$SUPERVISOR" 755
     [ -e "$UNITS/keyholder-drill.timer" ] || timer_is_new=yes
     for unit in "$HERE"/units/*.{socket,service,timer}; do put "$unit" "$UNITS/$(basename -- "$unit")" 644; done
     put "$HERE/units/sysusers.d/keyholder.conf" /usr/local/lib/sysusers.d/keyholder.conf 644

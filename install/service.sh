@@ -34,7 +34,7 @@ start() {
         systemctl enable -q keyholder-drill.timer && systemctl start keyholder-drill.timer
     fi
     systemctl start keyholder.socket || die "the door cannot be opened: journalctl -u keyholder.socket"
-    if was_replaced "$BIN" "$UNITS/keyholder.service" || runs_old_binary; then
+    if was_replaced "$SUPERVISOR" "$UNITS/keyholder.service" || runs_old_binary; then
         restart_service
     elif ! systemctl is-active -q keyholder.service; then
         changed=$((changed + 1))
@@ -69,7 +69,7 @@ restore_service() {
 uninstall() {
     local file name
     systemctl disable -q --now keyholder-drill.timer keyholder.socket keyholder.service keyholder-lane-{write,read}.service 2>/dev/null || :
-    for file in "$BIN" "$UNITS"/keyholder.{socket,service} "$UNITS"/keyholder-drill.{timer,service} "$UNITS"/keyholder-{lane-write,lane-read,alert@}.service "$SUDOERS" "$DROPIN" "$NEEDRESTART" /usr/local/lib/{sysusers,tmpfiles}.d/keyholder.conf \
+    for file in "$BIN" "$SUPERVISOR" "$UNITS"/keyholder.{socket,service} "$UNITS"/keyholder-drill.{timer,service} "$UNITS"/keyholder-{lane-write,lane-read,alert@}.service "$SUDOERS" "$DROPIN" "$NEEDRESTART" /usr/local/lib/{sysusers,tmpfiles}.d/keyholder.conf \
         "$SHARE"/man/man1/keyholder{,-*}.1 "${COMPLETIONS[@]}"; do
         [ ! -e "$file" ] || { rm -f -- "$file" && say "removed $file"; }
     done

@@ -109,6 +109,7 @@ install_all() {
         on "$node" mkdir -p /root/src
         for part in install.sh install units; do lab cp "$HERE/$part" "$node:/root/src/"; done
         lab cp "$binary" "$node:/root/keyholder"
+        lab cp "$(dirname -- "$binary")/keyholder-supervisor" "$node:/root/"
         install_node "$node" --node "$node"
         pins+=("$(on "$node" keyholder key show)")
     done

@@ -10,16 +10,13 @@ use clap::ValueEnum;
 use crate::catalog::{Catalog, Mode};
 use crate::fleet;
 use crate::lane::{Rules, Setup, TaskKeys, work};
-use crate::queue::{How, QueueName};
+use crate::queue::{ADDRESS_VARIABLE, How, QueueName};
 use crate::vocabulary::{IdError, NodeName, TaskKey, printable};
 
 /// Another queue than the node's own, as it always was.
 const QUEUE_VARIABLE: &str = "MAINT_QUEUE";
 /// `read`: refuse what changes something, as it always was.
 const MODE_VARIABLE: &str = "MAINT_MODE_ONLY";
-/// Another address of Redis than the fleet file's, with the lane's own user and password; a file that only root reads hands
-/// it to the unit.
-const REDIS_VARIABLE: &str = "KEYHOLDER_REDIS";
 
 /// Takes tasks from this node's queue and runs what its catalog allows; systemd starts one for each mode
 ///
@@ -92,11 +89,11 @@ pub fn run(args: LaneArgs) -> anyhow::Result<ExitCode> {
         Some(name) => name.parse()?,
         None => default_queue(lane, &node),
     };
-    let redis = variable(REDIS_VARIABLE)?;
+    let redis = variable(ADDRESS_VARIABLE)?;
     let fleet = fleet_at(&args.fleet, redis.is_none())?;
     let redis = redis.or_else(|| fleet.as_ref()?.redis.clone()).with_context(|| {
         format!(
-            "{} names no redis, and without it there is no queue; add it, or set {REDIS_VARIABLE}",
+            "{} names no redis, and without it there is no queue; add it, or set {ADDRESS_VARIABLE}",
             args.fleet.display()
         )
     })?;

@@ -29,7 +29,6 @@ pub mod relaunch;
 pub mod release;
 pub mod run;
 pub mod status;
-pub mod supervise;
 
 mod ask;
 mod problems;
@@ -79,7 +78,6 @@ pub enum Command {
     Catalog(catalog::CatalogArgs),
     #[command(about = "Make, show, probe and rotate this node's key")]
     Key(key::KeyArgs),
-    Supervise(supervise::SuperviseArgs),
     Lane(lane::LaneArgs),
     Alert(alert::AlertArgs),
     Completions(completions::CompletionsArgs),
@@ -111,7 +109,6 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Check(args) => check::run(args),
         Command::Catalog(args) => catalog::run(args),
         Command::Key(args) => key::run(args),
-        Command::Supervise(args) => supervise::run(args),
         Command::Lane(args) => lane::run(args),
         Command::Alert(args) => alert::run(args),
         Command::Completions(args) => completions::run(args),

@@ -28,4 +28,4 @@ pub use keys::{Keys, QueueName, QueueNameError};
 pub use limit::{Excess, Limit, Scanner};
 pub use look::{CanaryAt, LaneSeen, ProbeReply, Question, QueueProbe};
 pub use preflight::{Finding, Level, preflight};
-pub use server::Server;
+pub use server::{ADDRESS_VARIABLE, Server, address_from_environment};

@@ -13,6 +13,15 @@ use super::keys::{Keys, QueueName};
 use super::limit::Limit;
 use super::place::{Found, RedisAddress};
 
+/// The environment variable with another address of Redis than the fleet file's, with a user and a password of one's own. A file
+/// that only root reads hands it to the units.
+pub const ADDRESS_VARIABLE: &str = "KEYHOLDER_REDIS";
+
+/// What the environment says; empty counts as not set.
+pub fn address_from_environment() -> Option<String> {
+    std::env::var(ADDRESS_VARIABLE).ok().filter(|url| !url.is_empty())
+}
+
 /// How long a connection may take to come about, and how long an answer may take that is not waited for on purpose.
 pub(super) const DEADLINE: Duration = Duration::from_secs(3);
 /// What is read of a claim: the task, and the queue's name with `BRPOP`.

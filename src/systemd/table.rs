@@ -46,7 +46,8 @@ impl Entry {
 /// unit: who listens too slowly gets the latest state, never an endless queue.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    entries: BTreeMap<UnitName, Entry>,
+    // Boxed: a node of the map keeps room for eleven, and is half full if the names come in order.
+    entries: BTreeMap<UnitName, Box<Entry>>,
     by_path: HashMap<String, Vec<UnitName>>,
     news: VecDeque<UnitName>,
     /// For each unit that others hang together with, where its signals come from: those others.
@@ -74,7 +75,7 @@ impl Table {
         for unit in units {
             if !self.entries.contains_key(unit) {
                 let entry = Entry { path: path::of(unit), ..Entry::default() };
-                self.entries.insert(unit.clone(), entry);
+                self.entries.insert(unit.clone(), Box::new(entry));
                 new.push(unit.clone());
             }
         }

@@ -12,6 +12,7 @@ use std::process::Command;
 use keyholder::vocabulary::{LaneStatus, Mode};
 
 const INSTALLED: &str = "/usr/local/bin/keyholder";
+const SUPERVISOR: &str = "/usr/local/libexec/keyholder-supervisor";
 
 fn units() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("units")
@@ -93,7 +94,9 @@ fn systemd_itself_has_no_complaint() {
             .unwrap()
             .lines()
             .filter(|line| !line.starts_with("Documentation=man:"))
-            .map(|line| line.replace(INSTALLED, stand_in.to_str().unwrap()) + "\n")
+            .map(|line| {
+                line.replace(SUPERVISOR, INSTALLED).replace(INSTALLED, stand_in.to_str().unwrap()) + "\n"
+            })
             .collect();
         paths.push(dir.path().join(&name));
         fs::write(paths.last().unwrap(), text).unwrap();
@@ -114,12 +117,16 @@ fn systemd_itself_has_no_complaint() {
 #[test]
 fn the_binary_accepts_every_command_line() {
     // Unknown flags are refused, or accepting the known ones would mean nothing.
-    assert!(!accepts("supervise --no-such-flag"));
+    assert!(!accepts(env!("CARGO_BIN_EXE_keyholder"), "lane --no-such-flag"));
+    assert!(!accepts(env!("CARGO_BIN_EXE_keyholder-supervisor"), "--no-such-flag"));
     let mut seen = 0;
     for name in shipped() {
         for command in commands(&read(&name)) {
-            if let Some(args) = command.strip_prefix(INSTALLED) {
-                assert!(accepts(args), "{name}: keyholder{args}");
+            if let Some(args) = command.strip_prefix(SUPERVISOR) {
+                assert!(accepts(env!("CARGO_BIN_EXE_keyholder-supervisor"), args), "{name}: {command}");
+                seen += 1;
+            } else if let Some(args) = command.strip_prefix(INSTALLED) {
+                assert!(accepts(env!("CARGO_BIN_EXE_keyholder"), args), "{name}: {command}");
                 seen += 1;
             } else {
                 let program = command.split(' ').next().unwrap();
@@ -132,8 +139,7 @@ fn the_binary_accepts_every_command_line() {
 
 /// Whether the command line is understood: `--help` behind it ends the parsing before anything is done, but not before
 /// an unknown word is refused.
-fn accepts(args: &str) -> bool {
-    let binary = env!("CARGO_BIN_EXE_keyholder");
+fn accepts(binary: &str, args: &str) -> bool {
     // An instance of a template is whatever it is for; here a number.
     let args = args.replace("%i", "1");
     Command::new(binary).args(args.split_whitespace()).arg("--help").output().unwrap().status.success()
@@ -148,6 +154,7 @@ fn the_supervisor_comes_back_whatever_happens() {
             ("Service.Type", "notify"),
             ("Service.Restart", "always"),
             ("Service.Sockets", "keyholder.socket"),
+            ("Service.ExecStart", SUPERVISOR),
             ("Service.ExecStartPre", "/usr/local/bin/keyholder check -q --no-catalogs"),
             ("Service.ExecReload", "/usr/local/bin/keyholder check -q --no-catalogs"),
             ("Service.TimeoutAbortSec", "3"), // a frozen one would hang for 90 s

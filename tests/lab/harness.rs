@@ -50,7 +50,8 @@ pub(crate) fn repo(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// The keyholder that is under test: `KEYHOLDER_BIN` (an optimised one, from `tests/run`), else the one cargo built.
+/// The keyholder that is under test: `KEYHOLDER_BIN` (an optimised one, from `tests/run`), else the one cargo built. Its
+/// supervisor lies beside it.
 pub(crate) fn binary() -> PathBuf {
     std::env::var_os("KEYHOLDER_BIN").map_or_else(|| env!("CARGO_BIN_EXE_keyholder").into(), PathBuf::from)
 }
@@ -116,6 +117,7 @@ impl Lab {
                 self.copy(&repo(part), node, "/root/src/");
             }
             self.copy(&binary(), node, "/root/keyholder");
+            self.copy(&binary().with_file_name("keyholder-supervisor"), node, "/root/");
             self.sh(node, &format!("/root/src/install.sh --binary /root/keyholder --node {node}"));
         }
     }

@@ -194,10 +194,14 @@ fn a_new_key(lab: &Lab, fleet: &str) {
 fn an_upgrade(lab: &Lab) {
     let before = running(lab, "keyholder.service");
     // Another binary with the same contents: what follows an ELF file's end is nobody's.
-    lab.sh("mars", "cp /root/keyholder /root/keyholder.new && echo another >>/root/keyholder.new");
-    lab.sh("mars", "/root/src/install.sh --binary /root/keyholder.new");
+    lab.sh("mars", "mkdir /root/new /root/broken && cp /root/keyholder /root/keyholder-supervisor /root/new");
+    lab.sh("mars", "echo another | tee -a /root/new/keyholder >>/root/new/keyholder-supervisor");
+    lab.sh("mars", "/root/src/install.sh --binary /root/new/keyholder");
     assert_ne!(running(lab, "keyholder.service"), before);
-    lab.sh("mars", "cmp /root/keyholder.new /proc/$(systemctl show -P MainPID keyholder.service)/exe");
+    lab.sh(
+        "mars",
+        "cmp /root/new/keyholder-supervisor /proc/$(systemctl show -P MainPID keyholder.service)/exe",
+    );
     wait("ai-core follows the new one", SOON, || {
         (lab.node("ai-core", "mars")["state"] == "up").then_some(())
     });
@@ -205,13 +209,27 @@ fn an_upgrade(lab: &Lab) {
     let before = running(lab, "keyholder.service");
     lab.write(
         "mars",
-        "/root/broken",
-        "#!/bin/sh\n[ \"$1\" != supervise ] || exit 1\nexec /root/keyholder \"$@\"\n",
+        "/root/broken/keyholder-supervisor",
+        "#!/bin/sh\n[ \"$1\" = --version ] || exit 1\nexec /root/keyholder-supervisor \"$@\"\n",
     );
-    let output = lab.try_sh("mars", "chmod 755 /root/broken && /root/src/install.sh --binary /root/broken");
+    let output = lab.try_sh(
+        "mars",
+        "cd /root/broken && chmod 755 keyholder-supervisor && cp ../keyholder . && /root/src/install.sh --binary ./keyholder",
+    );
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert_ne!(running(lab, "keyholder.service"), before);
-    lab.sh("mars", "cmp /root/keyholder.new /usr/local/bin/keyholder");
+    lab.sh("mars", "cmp /root/new/keyholder /usr/local/bin/keyholder");
+    lab.sh("mars", "cmp /root/new/keyholder-supervisor /usr/local/libexec/keyholder-supervisor");
+    // Nor is one without its supervisor, which nothing is begun with.
+    let output = lab.try_sh(
+        "mars",
+        "rm /root/broken/keyholder-supervisor && /root/src/install.sh --binary /root/broken/keyholder",
+    );
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("there is no /root/broken/keyholder-supervisor"),
+        "{output:?}"
+    );
     wait("all is well on mars", SOON, || {
         lab.try_sh("mars", "keyholder status mars").status.success().then_some(())
     });

@@ -162,7 +162,7 @@ fn supervise(
 ) -> Child {
     let script = "exec 3<&0 4>&1 </dev/null >/dev/null; LISTEN_PID=$$ LISTEN_FDS=2 exec \"$@\"";
     Command::new("sh")
-        .args(["-c", script, "sh", binary, "supervise", "--node", node, "--fleet"])
+        .args(["-c", script, "sh", binary, "--node", node, "--fleet"])
         .arg(fleet)
         .arg("--key-dir")
         .arg(home)

@@ -28,7 +28,7 @@ fn help_of_everything_that_is_ours() {
     ] {
         insta::assert_snapshot!(format!("help_{command}"), told(&mut keyholder(&[command, "--help"])));
     }
-    for command in ["catalog", "check", "key", "supervise"] {
+    for command in ["catalog", "check", "key"] {
         keyholder(&[command, "--help"]).assert().code(0);
     }
 }

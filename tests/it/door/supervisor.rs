@@ -36,7 +36,7 @@ impl Supervisor {
         fs::write(home.join("fleet.yaml"), fleet(address, &key)).unwrap();
         let script = "exec 3<&0 4>&1 </dev/null >/dev/null; LISTEN_PID=$$ LISTEN_FDS=2 exec \"$@\"";
         let child = Command::new("sh")
-            .args(["-c", script, "sh", env!("CARGO_BIN_EXE_keyholder"), "supervise", "--node", "ai-core"])
+            .args(["-c", script, "sh", env!("CARGO_BIN_EXE_keyholder-supervisor"), "--node", "ai-core"])
             .arg("--fleet")
             .arg(home.join("fleet.yaml"))
             .arg("--key-dir")
