@@ -79,9 +79,10 @@ fn a_worker_that_dies_for_twenty_minutes_is_tried_every_ten_and_normal_again_onc
 
 #[test]
 fn every_log_has_its_test() {
-    for (folder, tests, call) in
-        [("by-hand", include_str!("replay.rs"), "story"), ("recorded", include_str!("replay/recorded.rs"), "recorded")]
-    {
+    for (folder, tests, call) in [
+        ("by-hand", include_str!("replay.rs"), "story"),
+        ("recorded", include_str!("replay/recorded.rs"), "recorded"),
+    ] {
         let logs = fs::read_dir(golden(&format!("{folder}/x")).parent().unwrap()).unwrap();
         for log in logs.map(|entry| entry.unwrap().file_name().into_string().unwrap()) {
             let name = log.strip_suffix(".jsonl").unwrap();
