@@ -3,12 +3,14 @@
 
 mod acts;
 mod alarm;
+mod assignments;
 mod away;
 mod blackouts;
 mod core;
 mod drill;
 #[cfg(test)]
 mod explored;
+mod forward;
 mod gentle;
 pub(crate) mod handlers;
 pub mod kernel;
@@ -16,13 +18,17 @@ mod lanes;
 mod loops;
 mod neighbours;
 mod orders;
+mod own_host;
 mod peers;
 mod power;
+mod publisher;
+mod refusals;
 mod report;
 mod run;
 mod say;
 mod tape;
 mod troubles;
+mod waiters;
 mod watcher_jobs;
 mod worker;
 

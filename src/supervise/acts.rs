@@ -3,7 +3,7 @@
 use super::core::{Core, Done};
 use crate::journal::{Event as Kind, Priority, Record, last_lines};
 use crate::judge::{Ending, Event, Health, Observation, StartBlocker};
-use crate::peer::wire::{Outcome, RelaunchFailed, Relaunched, Verdict};
+use crate::peer::wire::{RelaunchFailed, Relaunched};
 use crate::systemd::{NotStartable, Relaunch, RelaunchError};
 use crate::vocabulary::{InvocationId, Moment, UnitName, WorkerName, human};
 
@@ -50,7 +50,7 @@ impl Core {
     /// Restarts a worker's unit in a task of its own; [`Done::Relaunch`] follows.
     pub(super) fn relaunch(&mut self, name: &WorkerName, now: Moment) {
         let Some(worker) = self.workers.get_mut(name) else { return };
-        worker.relaunched = None;
+        worker.waiters.begun();
         if worker.because.is_empty() {
             worker.because =
                 format!("its own supervisor saw it {}: {}", worker.shown.class.name(), worker.why());
@@ -58,8 +58,8 @@ impl Core {
         let text = format!("relaunching {}: {}", worker.spec.unit, worker.because);
         worker.last_act = Some((now, "relaunch ordered".to_owned()));
         let (unit, timeout) = (worker.spec.unit.clone(), worker.relaunch_within());
-        self.recorder.record(Record::local(Kind::Acting, Priority::Notice, self.target(name), text));
-        let (systemd, done, worker) = (self.systemd.clone(), self.done.clone(), name.clone());
+        self.handles.recorder.record(Record::local(Kind::Acting, Priority::Notice, self.target(name), text));
+        let (systemd, done, worker) = (self.handles.systemd.clone(), self.handles.done.clone(), name.clone());
         tokio::spawn(async move {
             let end = Box::new(systemd.relaunch(&unit, timeout).await);
             let log = match &end.result {
@@ -73,7 +73,7 @@ impl Core {
 
     /// A relaunch of one of our workers ended.
     pub(super) fn relaunched(&mut self, name: &WorkerName, end: Relaunch, log: Vec<String>, now: Moment) {
-        let (degraded, host) = (self.degraded(), self.host);
+        let (degraded, host) = (self.degraded(), self.host.state());
         let target = self.target(name);
         let Some(worker) = self.workers.get_mut(name) else { return };
         // Over the bus the look at the new run has arrived before this; through systemctl there is no other.
@@ -117,8 +117,7 @@ impl Core {
                     break_glass: end.break_glass,
                     degraded,
                 };
-                worker.relaunched = Some(result);
-                worker.answer_started();
+                worker.waiters.started(result);
             }
             Err(error) => {
                 let failed = RelaunchFailed {
@@ -129,11 +128,11 @@ impl Core {
                     log,
                     under_way: false,
                 };
-                worker.answer(&Verdict::Outcome(Outcome::Failed(failed)));
+                worker.waiters.failed(&failed);
             }
         }
         let by = std::mem::take(&mut worker.because);
-        self.recorder.record(Record::local(Kind::Acted, priority, target, format!("{text} ({by})")));
+        self.handles.recorder.record(Record::local(Kind::Acted, priority, target, format!("{text} ({by})")));
         self.judge(name, &Event::Done(ending), now);
         self.look(name, now);
     }

@@ -26,16 +26,21 @@ impl Core {
             "this supervisor was away for {}: everything is looked at again before anything is decided",
             human(away)
         );
-        self.recorder.record(Record::local(Kind::Supervisor, Priority::Warning, self.me.as_str(), text));
+        self.handles.recorder.record(Record::local(
+            Kind::Supervisor,
+            Priority::Warning,
+            self.me.as_str(),
+            text,
+        ));
         let until = now + CATCH_UP;
-        self.catching_up = Some(until);
+        self.host.catch_up_until(until);
         for worker in self.workers.values_mut() {
             // What was decided when it went to sleep was decided.
             let since_ms = before + meant.max(Duration::from_millis(1));
             let absence = Absence { since_ms, until_ms: until };
-            worker.note(Happened::Away(absence), self.host, now);
+            worker.note(Happened::Away(absence), self.host.state(), now);
             worker.state.count_again(until);
-            self.systemd.look(&worker.spec.unit);
+            self.handles.systemd.look(&worker.spec.unit);
         }
         // Whoever has not listened has not heard them be silent.
         for neighbour in self.neighbours.values_mut() {
@@ -45,12 +50,11 @@ impl Core {
 
     /// Until when nothing is decided; what has been learnt by then is judged.
     pub(super) fn catch_up(&mut self, now: Moment) -> Option<Moment> {
-        let until = self.catching_up?;
-        if now < until {
-            return Some(until);
+        match self.host.still_catching_up(now) {
+            Ok(until) => return Some(until),
+            Err(true) => self.look_at_all(now),
+            Err(false) => {}
         }
-        self.catching_up = None;
-        self.look_at_all(now);
         None
     }
 }

@@ -196,7 +196,7 @@ impl Core {
             return due;
         }
         neighbour.probing = true;
-        let (done, node) = (self.done.clone(), node.clone());
+        let (done, node) = (self.handles.done.clone(), node.clone());
         tokio::spawn(async move {
             let probe = Box::new(probe(to, witness).await);
             let _ = done.send(Done::Probed { node, probe }).await;
@@ -241,7 +241,7 @@ impl Core {
                 continue;
             }
             neighbour.asked = Some(now);
-            let (handle, done) = (neighbour.handle.clone(), self.done.clone());
+            let (handle, done) = (neighbour.handle.clone(), self.handles.done.clone());
             tokio::spawn(async move {
                 let verdict =
                     handle.request(None, Verb::Status {}, "a node that both watch is silent", ANSWER);

@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 
-use super::OPEN_THE_DOOR;
+use super::assignments::Assignments;
 use super::drill::{DrillDone, Drills};
 use super::lanes::LaneNews;
 use super::neighbours::Neighbour;
+use super::own_host::OwnHost;
+use super::publisher::Publisher;
 use super::worker::Worker;
-use crate::detect::{Check, Plan, Vital};
+use crate::detect::{Check, Vital};
 use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record, Recorder};
 use crate::judge::log::Happened;
@@ -23,21 +25,7 @@ use crate::peer::inbox::Update;
 use crate::peer::wire::{DrillReport, Refusal, Sighting, Verdict};
 use crate::store::StoreHandle;
 use crate::systemd::{Relaunch, Systemd};
-use crate::vocabulary::{Mode, Moment, NodeName, Remedy, Target, UnitName, WorkerName};
-
-/// How long a host may stay in systemd's `starting` before its workers count as dead all the same: a unit that hangs
-/// at boot must not blind the supervisor for ever.
-const BOOT_AT_MOST: Duration = Duration::from_secs(300);
-/// How many changes a subscriber may lag behind before it is sent a whole snapshot instead.
-const CHANGES_KEPT: usize = 128;
-
-/// How long PID 1 may leave what it is told unread.
-const PID1_PATIENCE: Duration = Duration::from_secs(2);
-/// What is said then.
-pub(super) const PID1_HANGS: &str = "PID 1 does not answer: until it does, nothing on this host can be seen, started or stopped, by systemctl neither; if it stays so, only a reset of the host helps";
-
-/// How soon a change of what is degraded may follow another: the sentences count seconds and records.
-const DEGRADED_AGAIN: Duration = Duration::from_secs(1);
+use crate::vocabulary::{Moment, NodeName, Remedy, Target, UnitName, WorkerName};
 
 /// For how long a relaunch keeps the status text from being renewed.
 const ACTING: Duration = Duration::from_secs(5);
@@ -73,64 +61,40 @@ pub(super) enum Done {
     },
 }
 
-/// The supervisor's state and its handles to the outside.
+/// The supervisor's state, by owner, and its handles to the outside.
 pub(super) struct Core {
     pub(super) me: NodeName,
     pub(super) fleet: Arc<Fleet>,
     /// Boxed: a map makes room for eleven values where six are, and these are large.
     pub(super) workers: BTreeMap<WorkerName, Box<Worker>>,
     pub(super) neighbours: BTreeMap<NodeName, Neighbour>,
-    pub(super) host: Host,
-    pub(super) host_since: Moment,
-    /// Until when nothing is decided, because this process was away and what it knows is old.
-    pub(super) catching_up: Option<Moment>,
-    pub(super) bus_lost: Option<String>,
-    /// PID 1 does not read what it is told, so it hangs.
-    pub(super) pid1_hangs: bool,
-    /// Somebody has stopped the socket that PID 1 holds for us.
-    pub(super) door_shut: bool,
-    /// Why the last reload was refused, while the old configuration is kept.
-    pub(super) stale_config: Option<String>,
-    /// What was degraded when this node was last published, and when that was.
-    pub(super) published: (Vec<String>, Moment),
-    pub(super) systemd: Systemd,
-    pub(super) store: StoreHandle,
-    pub(super) recorder: Recorder,
-    /// Changes of this node, for its watchers.
-    pub(super) own: broadcast::Sender<Arc<Update>>,
-    /// Changes of all nodes in view, for the local socket.
-    pub(super) all: broadcast::Sender<Arc<Update>>,
-    pub(super) units: watch::Sender<Vec<UnitName>>,
-    /// What the detectors look at.
-    pub(super) plan: watch::Sender<Plan>,
-    /// Another address of Redis than the fleet file's, with credentials.
-    pub(super) redis: Option<String>,
-    /// Which of the workers are lanes.
-    pub(super) lanes: watch::Sender<Vec<(WorkerName, Mode)>>,
-    pub(super) done: mpsc::Sender<Done>,
+    /// This host, as far as the supervisor depends on it.
+    pub(super) host: OwnHost,
     pub(super) drills: Drills,
     /// Whom people were called for, or will be.
     pub(super) alerts: Alerts,
+    /// Whoever follows this node.
+    pub(super) publisher: Publisher,
+    /// What the tasks beside the loop are to follow.
+    pub(super) assignments: Assignments,
+    pub(super) handles: Handles,
     /// When this supervisor began.
     pub(super) started: Moment,
 }
 
-/// What is said of a door that PID 1 holds no longer. The running supervisor still has it; the next would be started by nobody.
-pub(super) fn door_shut() -> String {
-    format!(
-        "keyholder.socket is stopped, so that no knock would start this supervisor again: {OPEN_THE_DOOR}"
-    )
+/// The way to everything that the loop has done by others: systemd, the disk, the journal, tasks that end later.
+pub(super) struct Handles {
+    pub(super) systemd: Systemd,
+    pub(super) store: StoreHandle,
+    pub(super) recorder: Recorder,
+    /// Where a task says that it has ended.
+    pub(super) done: mpsc::Sender<Done>,
 }
 
 /// A number that differs from name to name (FNV-1a), for the spread of retries.
 pub(super) fn salt(name: &str) -> u64 {
     name.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
-}
-
-/// The channels on which changes are published: this node's own, and all in view.
-pub(super) fn publishers() -> (broadcast::Sender<Arc<Update>>, broadcast::Sender<Arc<Update>>) {
-    (broadcast::channel(CHANGES_KEPT).0, broadcast::channel(CHANGES_KEPT).0)
 }
 
 impl Core {
@@ -151,7 +115,7 @@ impl Core {
                 loops = worker.loops.take(seen, &worker.spec.policy, now);
                 let seen = worker.completed(seen);
                 if seen != worker.seen || !matches!(worker.state.phase, Phase::Repairing { .. }) {
-                    worker.take_in(seen, self.host, now);
+                    worker.take_in(seen, self.host.state(), now);
                 }
             }
             self.look(&name, now);
@@ -183,18 +147,18 @@ impl Core {
                 neighbour.and_then(|neighbour| neighbour.read(&self.fleet, &target, sign, reading, now))
             {
                 let text = format!("{}: {}", report.class.name(), report.why);
-                self.recorder.record(Record::local(
+                self.handles.recorder.record(Record::local(
                     Kind::Observed,
                     Priority::Warning,
                     target.to_string(),
                     text,
                 ));
-                self.publish_all(Update::Worker(report));
+                self.publisher.neighbour(Update::Worker(report));
             }
             return;
         }
         let Some(worker) = self.workers.get_mut(&target.worker) else { return };
-        worker.note(Happened::read(sign, reading.clone()), self.host, now);
+        worker.note(Happened::read(sign, reading.clone()), self.host.state(), now);
         let before = worker.signs.vitals();
         let (stuck, gap) = (worker.spec.stuck.as_ref(), worker.spec.delivery_gap.as_ref());
         worker.signs.take(sign, reading, stuck, gap, now);
@@ -212,7 +176,7 @@ impl Core {
 
     /// Judges a worker by what was last seen of it.
     pub(super) fn look(&mut self, name: &WorkerName, now: Moment) {
-        let host = self.host;
+        let host = self.host.state();
         let Some(worker) = self.workers.get_mut(name) else { return };
         worker.judge_health(host, now);
         self.inherit(name, now);
@@ -254,10 +218,10 @@ impl Core {
 
     /// Feeds an event to the judge and carries out what it decides; true if that has changed the worker's state.
     fn decide(&mut self, name: &WorkerName, event: &Event, now: Moment) -> bool {
-        if let (Some(_), Event::Seen { .. }) = (self.catching_up, event) {
+        if let (true, Event::Seen { .. }) = (self.host.is_catching_up(), event) {
             return false;
         }
-        let (crowd, host) = (crowd(self.workers.values().map(|worker| &worker.health)), self.host);
+        let (crowd, host) = (crowd(self.workers.values().map(|worker| &worker.health)), self.host.state());
         let Some(worker) = self.workers.get_mut(name) else { return false };
         worker.note_event(event, crowd, host, now);
         let terms = worker.terms(salt(name.as_str()), crowd);
@@ -282,8 +246,7 @@ impl Core {
             }
         }
         if let Some(worker) = self.workers.get_mut(name) {
-            worker.fail_waiters();
-            worker.disappoint_gentle(now);
+            worker.fail_waiters(now);
         }
         changed
     }
@@ -307,8 +270,8 @@ impl Core {
     pub(super) fn save(&self, name: &WorkerName) {
         let Some(worker) = self.workers.get(name) else { return };
         match serde_json::to_string(&worker.state) {
-            Ok(json) => self.store.save_worker(name, json),
-            Err(error) => self.recorder.record(Record::local(
+            Ok(json) => self.handles.store.save_worker(name, json),
+            Err(error) => self.handles.recorder.record(Record::local(
                 Kind::Degraded,
                 Priority::Error,
                 self.target(name),
@@ -320,10 +283,7 @@ impl Core {
     /// Publishes a worker's present state to whoever follows this node.
     pub(super) fn publish(&self, name: &WorkerName, now: Moment) {
         let Some(worker) = self.workers.get(name) else { return };
-        let update = Arc::new(Update::Worker(worker.report(&self.me, name, now)));
-        // Nobody listening is fine.
-        let _ = self.own.send(update.clone());
-        let _ = self.all.send(update);
+        self.publisher.worker(worker.report(&self.me, name, now));
     }
 
     /// A lane has said something new, or nothing for too long.
@@ -334,7 +294,7 @@ impl Core {
             Err(why) => {
                 let text = format!("what this lane says of itself is not believed: {why}");
                 let record = Record::local(Kind::Degraded, Priority::Warning, self.target(&name), text);
-                self.recorder.record(record);
+                self.handles.recorder.record(record);
                 None
             }
         };
@@ -355,22 +315,17 @@ impl Core {
 
     /// The host itself changed.
     pub(super) fn host(&mut self, host: Host, now: Moment) {
-        if host == self.host {
+        let before = self.host.state();
+        if !self.host.enter(host, now) {
             return;
         }
         for worker in self.workers.values_mut() {
-            worker.note(Happened::Host(host), self.host, now);
+            worker.note(Happened::Host(host), before, now);
         }
-        self.host = host;
-        self.host_since = now;
         if host == Host::Stopping {
-            self.recorder.record(Record::local(
-                Kind::Supervisor,
-                Priority::Notice,
-                "",
-                "the host shuts down: nothing is repaired from here on",
-            ));
-            let _ = self.own.send(Arc::new(Update::Leaving));
+            let text = "the host shuts down: nothing is repaired from here on";
+            self.handles.recorder.record(Record::local(Kind::Supervisor, Priority::Notice, "", text));
+            self.publisher.leaving();
         }
         self.publish_node(now);
         self.look_at_all(now);
@@ -378,52 +333,38 @@ impl Core {
 
     /// Publishes the node as a whole.
     pub(super) fn publish_node(&mut self, now: Moment) {
-        let report = self.node_report(now);
-        self.published = (report.degraded.clone(), now);
-        let update = Arc::new(Update::Node(report));
-        let _ = self.own.send(update.clone());
-        let _ = self.all.send(update);
+        self.publisher.node(self.node_report(now), now);
     }
 
     /// The bus came or went.
     pub(super) fn bus(&mut self, lost: Option<String>, now: Moment) {
-        if lost.is_some() == self.bus_lost.is_some() {
-            return;
+        if let Some((priority, text)) = self.host.bus(lost) {
+            self.handles.recorder.record(Record::local(Kind::Degraded, priority, "", text));
+            self.publish_node(now);
         }
-        let (priority, text) = match &lost {
-            Some(why) if self.pid1_hangs => (Priority::Warning, format!("{PID1_HANGS} ({why})")),
-            Some(why) => {
-                (Priority::Warning, format!("the system bus is lost ({why}); falling back to systemctl"))
-            }
-            None => (Priority::Notice, "the system bus is back".to_owned()),
-        };
-        self.recorder.record(Record::local(Kind::Degraded, priority, "", text));
-        self.bus_lost = lost;
-        self.publish_node(now);
     }
 
     /// For how long PID 1 has not read what this supervisor tells it. A PID 1 that hangs knows nothing and does nothing: what was
     /// last seen of the workers counts no more.
-    pub(super) fn pid1(&mut self, deaf: Option<Duration>, now: Moment) {
-        let hangs = match deaf {
-            Some(time) => self.pid1_hangs || time >= PID1_PATIENCE,
-            None => false,
-        };
-        if hangs == self.pid1_hangs {
-            return;
-        }
-        self.pid1_hangs = hangs;
+    pub(super) fn pid1(&mut self, unread_for: Option<Duration>, now: Moment) {
+        let Some(hangs) = self.host.pid1(unread_for) else { return };
         let units: Vec<UnitName> = self.workers.values().map(|worker| worker.spec.unit.clone()).collect();
         let me = self.me.to_string();
-        if hangs {
-            self.recorder.record(Record::local(Kind::Degraded, Priority::Warning, me, PID1_HANGS));
-            for unit in &units {
-                self.observed(unit, &Observation::Failed("PID 1 does not answer".to_owned()), now);
-            }
+        if let Some(trouble) = self.host.pid1_trouble() {
+            self.handles.recorder.record(Record::local(Kind::Degraded, Priority::Warning, me, trouble));
         } else {
-            self.recorder.record(Record::local(Kind::Degraded, Priority::Notice, me, "PID 1 answers again"));
-            for unit in &units {
-                self.systemd.look(unit);
+            self.handles.recorder.record(Record::local(
+                Kind::Degraded,
+                Priority::Notice,
+                me,
+                "PID 1 answers again",
+            ));
+        }
+        for unit in &units {
+            if hangs {
+                self.observed(unit, &Observation::Failed("PID 1 does not answer".to_owned()), now);
+            } else {
+                self.handles.systemd.look(unit);
             }
         }
         self.publish_node(now);
@@ -431,26 +372,27 @@ impl Core {
 
     /// PID 1 holds the door no longer, or again.
     pub(super) fn door(&mut self, shut: bool, now: Moment) {
-        // Of a host that goes down nobody wants to hear it.
-        if shut == self.door_shut || self.host == Host::Stopping {
-            return;
+        if let Some((priority, text)) = self.host.door(shut) {
+            self.handles.recorder.record(Record::local(Kind::Degraded, priority, self.me.to_string(), text));
+            self.publish_node(now);
         }
-        self.door_shut = shut;
-        let me = self.me.to_string();
-        self.recorder.record(if shut {
-            Record::local(Kind::Degraded, Priority::Warning, me, door_shut())
-        } else {
-            Record::local(Kind::Degraded, Priority::Notice, me, "PID 1 holds the door again")
-        });
-        self.publish_node(now);
+    }
+
+    /// The fleet file was read again and adopted, or refused for this reason.
+    pub(super) fn reloaded(&mut self, refused: Option<String>, now: Moment) {
+        let was_refused = refused.is_some();
+        self.host.reloaded(refused);
+        if was_refused {
+            self.publish_node(now);
+        }
     }
 
     /// What is due at `now`, and when to come back.
     pub(super) fn tick(&mut self, now: Moment) -> Option<Moment> {
-        if self.host == Host::Starting && now.since(self.host_since) >= BOOT_AT_MOST {
+        if self.host.boots_for_too_long(now) {
             let text =
                 "the host is still starting after 5 minutes; its workers are looked after all the same";
-            self.recorder.record(Record::local(Kind::Degraded, Priority::Warning, "", text));
+            self.handles.recorder.record(Record::local(Kind::Degraded, Priority::Warning, "", text));
             self.host(Host::Running, now);
         }
         if let Some(until) = self.catch_up(now) {
@@ -469,8 +411,7 @@ impl Core {
             }
         }
         // The disk and the journal fail in threads of their own, which do not wake this loop.
-        let (told, at) = &self.published;
-        if now.since(*at) >= DEGRADED_AGAIN && self.degraded() != *told {
+        if self.publisher.is_news(|| self.degraded(), now) {
             self.publish_node(now);
         }
         let drill = self.drill_due(now);
@@ -493,7 +434,7 @@ impl Core {
     }
 
     /// What there is to look at: this node's workers, and of those that it watches what can be seen from here.
-    fn looks(&self) -> Plan {
+    fn looks(&self) -> Vec<Check> {
         let target =
             |node: &NodeName, worker: &WorkerName| Target { node: node.clone(), worker: worker.clone() };
         let own = self.workers.iter().flat_map(|(name, worker)| {
@@ -505,14 +446,13 @@ impl Core {
                 Check::from_outside(&target(node, name), spec.stuck.as_ref(), spec.delivery_gap.as_ref())
             })
         });
-        let looks = own.chain(outside).collect();
-        Plan { looks, redis: self.redis.clone().or_else(|| self.fleet.redis.clone()) }
+        own.chain(outside).collect()
     }
 
     /// Has systemd's units followed that there are workers of, and the one that is broken on purpose whatever the file says.
     pub(super) fn watch_units(&self) {
         let units = self.workers.values().map(|worker| worker.spec.unit.clone());
-        self.units.send_replace(units.chain(self.drills.unit()).collect());
+        self.assignments.units(units.chain(self.drills.unit()).collect());
     }
 
     /// Adopts a fleet: new workers are looked at, removed ones are forgotten, the others keep their state.
@@ -534,10 +474,10 @@ impl Core {
         self.fleet = fleet;
         self.watch_units();
         let lanes = self.workers.iter().filter_map(|(name, worker)| Some((name.clone(), worker.spec.lane?)));
-        self.lanes.send_replace(lanes.collect());
-        self.plan.send_replace(self.looks());
+        self.assignments.lanes(lanes.collect());
+        self.assignments.checks(self.looks(), self.fleet.redis.as_ref());
         for worker in self.workers.values() {
-            self.systemd.look(&worker.spec.unit);
+            self.handles.systemd.look(&worker.spec.unit);
         }
         self.forget_troubles(now);
         self.publish_node(now);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::core::{Core, Done};
-use super::orders::refused;
+use super::refusals::refused;
 use super::worker::Worker;
 use crate::fleet::Right;
 use crate::journal::{Event as Kind, Priority, Record};
@@ -116,7 +116,7 @@ impl Core {
         if let Err((code, text)) = self.may_drill(asker, &name, order, now) {
             let text = format!("no rehearsal of {} with {}: {text}", order.class, self.target(&name));
             let record = Record::local(Kind::Refused, Priority::Notice, self.target(&name), text.clone());
-            self.recorder.record(Record { by: asker.to_string(), verb: Some("drill"), ..record });
+            self.handles.recorder.record(Record { by: asker.to_string(), verb: Some("drill"), ..record });
             let _ = reply.send(refused(code, text));
             return;
         }
@@ -134,7 +134,7 @@ impl Core {
             order.class,
             human(lease)
         );
-        self.recorder.record(Record::local(Kind::Acting, Priority::Notice, target, text));
+        self.handles.recorder.record(Record::local(Kind::Acting, Priority::Notice, target, text));
         if asker.peer().is_some() {
             self.peer_rehearses(Some(name.clone()), lease, now);
         }
@@ -166,7 +166,7 @@ impl Core {
         let Some(worker) = self.workers.get(name) else { return Ok(()) };
         let ground = Ground {
             class: order.class,
-            host: self.host,
+            host: self.host.state(),
             under_way: self.rehearsed_now(now),
             degraded: self.what_is_amiss(Some(name), now),
             health: &worker.health,
@@ -216,7 +216,7 @@ impl Core {
     /// Whether a watcher that may repair the worker is there: the one who asks, or one that follows this node.
     fn helper(&self, asker: &Asker, name: &WorkerName) -> bool {
         let Some(node) = self.fleet.nodes.get(&self.me) else { return false };
-        let followed = self.own.receiver_count() > 0;
+        let followed = self.publisher.is_watched();
         node.watched_by.iter().any(|watcher| {
             let asks = matches!(asker, Asker::Peer { node, .. } if node == watcher);
             let seen = self.neighbours.get(watcher).is_none_or(|watcher| watcher.state() == NodeState::Up);
@@ -307,7 +307,7 @@ impl Core {
         let Stage::Restoring { why, .. } = &under_way.drill.stage else { return };
         let (class, unit, why) = (under_way.drill.class, under_way.unit.clone(), why.to_string());
         let text = format!("the rehearsal with {unit} ends, and this node restores it by itself: {why}");
-        self.recorder.record(Record::local(Kind::Acting, Priority::Warning, self.target(name), text));
+        self.handles.recorder.record(Record::local(Kind::Acting, Priority::Warning, self.target(name), text));
         if let Some(worker) = self.workers.get_mut(name) {
             if let Some(rehearsing) = &mut worker.rehearsing {
                 rehearsing.policy = None;
@@ -317,7 +317,7 @@ impl Core {
                 worker.state.phase = Phase::Watching;
             }
             let dead = matches!(worker.health, Health::Dead(_));
-            if class == FailureClass::Dead && dead && self.host != Host::Stopping {
+            if class == FailureClass::Dead && dead && self.host.state() != Host::Stopping {
                 worker.because = "its rehearsal is over".to_owned();
                 self.judge(name, &Event::Ordered(crate::vocabulary::Remedy::Relaunch), now);
             }
@@ -385,7 +385,7 @@ impl Core {
             // Nothing was shown, so nothing is kept of it; what was begun of it is undone.
             let text = format!("no rehearsal of {} with {}: {why}", drill.class, self.target(name));
             let record = Record::local(Kind::Refused, Priority::Notice, self.target(name), text.clone());
-            self.recorder.record(Record { by: drill.by, verb: Some("drill"), ..record });
+            self.handles.recorder.record(Record { by: drill.by, verb: Some("drill"), ..record });
             if let Some(worker) = self.workers.get_mut(name) {
                 worker.rehearsing = None;
             }
@@ -444,10 +444,10 @@ impl Core {
         let text = format!("rehearsal of {} {word}{by}: {} ({evidence})", report.class, report.why);
         let about = format!("{subject} rehearsal of {}", report.class);
         if report.passed {
-            self.recorder.record(Record::local(Kind::Acted, Priority::Notice, subject, text));
+            self.handles.recorder.record(Record::local(Kind::Acted, Priority::Notice, subject, text));
             self.end(&about, "it passed", now);
         } else if self.alerts.is_open(&about) {
-            self.recorder.record(Record::local(Kind::Acted, Priority::Warning, subject, text));
+            self.handles.recorder.record(Record::local(Kind::Acted, Priority::Warning, subject, text));
         } else {
             // Found out on purpose that nobody would come: that is what people have to know.
             let alert = Alert { cause: "rehearsal".to_owned(), text, urgent: true };
@@ -457,7 +457,7 @@ impl Core {
 
     /// Has a task of the rehearsal with `name` come back to the loop.
     fn when_done(&self, name: &WorkerName, task: impl Future<Output = DrillDone> + Send + 'static) {
-        let (done, worker) = (self.done.clone(), name.clone());
+        let (done, worker) = (self.handles.done.clone(), name.clone());
         tokio::spawn(async move {
             let ended = Box::new(task.await);
             // The loop's inbox closes only with the loop itself.

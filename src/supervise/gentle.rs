@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::core::{Core, Done};
-use super::orders::refused;
-use super::worker::{WAITERS_AT_MOST, Worker};
+use super::refusals::refused;
+use super::waiters::WAITERS_AT_MOST;
+use super::worker::Worker;
 use crate::journal::{Event as Kind, Priority, Record};
-use crate::judge::{Admitted, Ending, Event, OrderRequest, Phase, Trigger, admit};
+use crate::judge::{Admitted, Ending, Event, OrderRequest, Trigger, admit};
 use crate::peer::inbox::Asker;
-use crate::peer::wire::{GentleOrder, Outcome, RefusalCode, Remedied, Verdict};
+use crate::peer::wire::{GentleOrder, Outcome, RefusalCode, Verdict};
 use crate::systemd::{CommandExit, Systemd};
 use crate::vocabulary::{Moment, Nudge, Remedy, Repipe, UnitName, WorkerName, human};
 
@@ -103,14 +104,14 @@ impl Core {
             worker.because =
                 format!("its own supervisor saw it {}: {}", worker.shown.class.name(), worker.why());
         }
-        (worker.gentle_since, worker.gentle_remedy) = (now, remedy);
+        worker.waiters.gentle_begun(remedy, now);
         worker.last_act = Some((now, format!("{remedy} ordered")));
         let unit = worker.spec.unit.clone();
         let plan = Plan::of(worker, remedy);
         let what = plan.as_ref().map(|plan| plan.in_words(&unit)).unwrap_or_default();
         let text = format!("{remedy}: {what}: {}", worker.because);
-        self.recorder.record(Record::local(Kind::Acting, Priority::Notice, self.target(name), text));
-        let (systemd, done, worker) = (self.systemd.clone(), self.done.clone(), name.clone());
+        self.handles.recorder.record(Record::local(Kind::Acting, Priority::Notice, self.target(name), text));
+        let (systemd, done, worker) = (self.handles.systemd.clone(), self.handles.done.clone(), name.clone());
         tokio::spawn(async move {
             let began = Instant::now();
             let result = match plan {
@@ -141,7 +142,7 @@ impl Core {
             Err(why) => (Priority::Error, Ending::Failed, format!("{remedy} failed: {why} ({by})")),
         };
         worker.last_act = Some((now, text.clone()));
-        self.recorder.record(Record::local(Kind::Acted, priority, target, text));
+        self.handles.recorder.record(Record::local(Kind::Acted, priority, target, text));
         self.judge(name, &Event::Done(ending), now);
         self.look(name, now);
     }
@@ -168,17 +169,18 @@ impl Core {
         }
         let wish = OrderRequest { remedy, expect: order.expect, force: order.force };
         let policy = &worker.spec.policy;
-        match admit(&worker.state, &worker.health, worker.invocation(), self.host, wish, policy, now) {
-            Ok(Admitted::Start | Admitted::Join) if worker.gentle.len() >= WAITERS_AT_MOST => {
+        match admit(&worker.state, &worker.health, worker.invocation(), self.host.state(), wish, policy, now)
+        {
+            Ok(Admitted::Start | Admitted::Join) if worker.waiters.is_full_of_gentle() => {
                 let text = format!("{WAITERS_AT_MOST} orders wait for {target} already");
                 let _ = reply.send(refused(RefusalCode::Busy, text));
             }
             Ok(Admitted::Join) => {
-                worker.gentle.push(reply);
+                worker.waiters.wait_for_gentle(reply);
                 self.cue(&name, Trigger::Remedy(asker.peer()), now);
             }
             Ok(Admitted::Start) => {
-                worker.gentle.push(reply);
+                worker.waiters.wait_for_gentle(reply);
                 worker.because = format!("{asker}: {because}");
                 self.judge(&name, &Event::Ordered(remedy), now);
                 self.cue(&name, Trigger::Remedy(asker.peer()), now);
@@ -187,36 +189,6 @@ impl Core {
                 let _ = reply.send(Verdict::Outcome(Outcome::AlreadyRecovered { invocation }));
             }
             Err(objection) => self.refuse(asker, &name, remedy, objection, reply),
-        }
-    }
-}
-
-impl Worker {
-    /// Answers those who ordered a nudge or repipe.
-    pub(super) fn answer_gentle(&mut self, helped: Option<bool>, why: &str, now: Moment) {
-        let took_us = u64::try_from(now.since(self.gentle_since).as_micros()).unwrap_or(u64::MAX);
-        let unit = self.spec.unit.clone();
-        let done = Remedied { remedy: self.gentle_remedy, unit, helped, why: why.to_owned(), took_us };
-        for reply in self.gentle.drain(..) {
-            // Whoever has gone meanwhile reads the outcome in the status.
-            let _ = reply.send(Verdict::Outcome(Outcome::Remedied(done.clone())));
-        }
-    }
-
-    /// Answers those who still wait although neither the remedy nor its verification is under way any more.
-    pub(super) fn disappoint_gentle(&mut self, now: Moment) {
-        match self.state.phase {
-            Phase::Repairing { .. } | Phase::Verifying { .. } => return,
-            Phase::Watching
-            | Phase::Waiting { .. }
-            | Phase::LeftToPeers
-            | Phase::Settling { .. }
-            | Phase::Quarantined { .. }
-            | Phase::Stranded => {}
-        }
-        if !self.gentle.is_empty() {
-            let why = format!("it did not come to that: {}", self.health_text());
-            self.answer_gentle(Some(false), &why, now);
         }
     }
 }

@@ -4,41 +4,23 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, oneshot};
 
-use super::acts::{causes, journal_of};
+use super::acts::journal_of;
 use super::core::Core;
-use super::watcher_jobs::answered;
-use super::worker::{ANSWERED_WITHIN, WAITERS_AT_MOST, Waiter};
+use super::refusals::refused;
+use super::waiters::WAITERS_AT_MOST;
 use crate::fleet::matrix::seen_in_redis;
 use crate::journal::{self, Event as Kind, Priority, Record};
-use crate::judge::{
-    Admitted, Event, Hold, OfRoot, OrderRequest, Rejection, Releases, Trigger, admit, may_hold, may_release,
-};
-use crate::peer::inbox::{Asker, InboxMessage, Subscription, Update, View};
+use crate::judge::{Admitted, Event, Hold, OrderRequest, Releases, Trigger, admit, may_hold, may_release};
+use crate::peer::inbox::{Asker, InboxMessage, Subscription, View};
 use crate::peer::wire::{
-    DeadLetter, Explanation, GentleOrder, NodeReport, Outcome, Refusal, RefusalCode, RelaunchOrder, Request,
-    Verb, Verdict,
+    DeadLetter, Explanation, NodeReport, Outcome, RefusalCode, RelaunchOrder, Request, Verb, Verdict,
 };
-use crate::vocabulary::{Mode, Moment, NodeName, Remedy, Target, TaskId, UnitName, WorkerName, human};
+use crate::vocabulary::{Mode, Moment, Remedy, TaskId, UnitName, WorkerName, human};
 
 /// The longest hold. A lease that outlives everybody's memory of it is no lease.
 pub(super) const HOLD_AT_MOST: Duration = Duration::from_secs(7 * 86_400);
-/// How much longer than it takes at most a peer's answer to a relaunch is waited for.
-const ANSWER_SLACK: Duration = Duration::from_secs(15);
-/// How long a peer may take to carry out a nudge or repipe and to see whether it helped.
-const ANSWER_GENTLE: Duration = Duration::from_secs(30 + 60 + 15);
-/// How long a peer may take for a rehearsal: the longest lease, a remedy that is under way when it ends, its own repair, and a
-/// task through a lane.
-const ANSWER_DRILL: Duration = Duration::from_secs(600 + 30 + 60 + 60);
-/// How long a peer may take to answer anything else.
-const ANSWER: Duration = Duration::from_secs(5);
-/// How long a peer may take to search its journal: as long as the search may take there, and the way.
-const ANSWER_PROOF: Duration = Duration::from_secs(10);
 /// How many searches of the journal may run at once: each is a child and up to some megabytes of records.
 const SEARCHES: usize = 2;
-
-pub(super) fn refused(code: RefusalCode, text: impl Into<String>) -> Verdict {
-    Verdict::Refused(Refusal::new(code, text))
-}
 
 /// Answers with the unit's last journal lines as well, in a task of its own: the loop waits for no child.
 fn explain_with_log(unit: UnitName, mut explained: Explanation, reply: oneshot::Sender<Verdict>) {
@@ -75,11 +57,11 @@ impl Core {
     pub(super) fn order(&mut self, order: InboxMessage, now: Moment) {
         match order {
             InboxMessage::Subscribe { view, reply } => {
-                let (first, changes) = match view {
-                    View::Node => (vec![self.node_report(now)], self.own.subscribe()),
-                    View::Fleet => (self.fleet_report(now), self.all.subscribe()),
+                let first = match view {
+                    View::Node => vec![self.node_report(now)],
+                    View::Fleet => self.fleet_report(now),
                 };
-                let _ = reply.send(Subscription { first, changes });
+                let _ = reply.send(Subscription { first, changes: self.publisher.subscribe(view) });
             }
             InboxMessage::Request { asker, request, reply } => {
                 if let Verb::Power { force } = request.verb {
@@ -192,7 +174,7 @@ impl Core {
         let DeadLetter { node, lane, task } = letter;
         let text = format!("{verb} of the dead-lettered task {task} of the {lane} lane of {node}: {because}");
         let record = Record::local(Kind::Acting, Priority::Notice, node.as_str(), text);
-        self.recorder.record(Record { by: asker.to_string(), verb: Some(verb), ..record });
+        self.handles.recorder.record(Record { by: asker.to_string(), verb: Some(verb), ..record });
     }
 
     fn no_such_worker(&self, name: &WorkerName) -> String {
@@ -213,20 +195,15 @@ impl Core {
         let wish = OrderRequest { remedy: Remedy::Relaunch, expect: order.expect, force: order.force };
         let policy = &worker.spec.policy;
         let admitted =
-            admit(&worker.state, &worker.health, worker.invocation(), self.host, wish, policy, now);
+            admit(&worker.state, &worker.health, worker.invocation(), self.host.state(), wish, policy, now);
         let shared = admitted == Ok(Admitted::Join);
         match admitted {
-            Ok(Admitted::Start | Admitted::Join) if worker.waiters.len() >= WAITERS_AT_MOST => {
+            Ok(Admitted::Start | Admitted::Join) if worker.waiters.is_full() => {
                 let text = format!("{WAITERS_AT_MOST} orders wait for {}/{name} already", self.me);
                 let _ = reply.send(refused(RefusalCode::Busy, text));
             }
             Ok(Admitted::Start | Admitted::Join) => {
-                worker.waiters.push(Waiter {
-                    reply,
-                    settled: order.settled,
-                    shared,
-                    due: now + ANSWERED_WITHIN,
-                });
+                worker.waiters.wait(reply, order.settled, shared, now);
                 if !shared {
                     worker.because = format!("{asker}: {because}");
                     self.judge(&name, &Event::Ordered(Remedy::Relaunch), now);
@@ -237,91 +214,6 @@ impl Core {
                 let _ = reply.send(Verdict::Outcome(Outcome::AlreadyRecovered { invocation }));
             }
             Err(objection) => self.refuse(asker, &name, Remedy::Relaunch, objection, reply),
-        }
-    }
-
-    /// Refuses an order, and takes that down.
-    pub(super) fn refuse(
-        &self,
-        asker: &Asker,
-        name: &WorkerName,
-        remedy: Remedy,
-        objection: Rejection,
-        reply: oneshot::Sender<Verdict>,
-    ) {
-        let spent = matches!(objection, Rejection::Quarantined | Rejection::TooOften);
-        let verdict = self.object(name, objection);
-        if let (true, Verdict::Refused(refusal), Some(worker)) = (spent, &verdict, self.workers.get(name)) {
-            let (unit, ended, refusal) = (worker.spec.unit.clone(), worker.why(), refusal.clone());
-            let (target, by, recorder) = (self.target(name), asker.to_string(), self.recorder.clone());
-            tokio::spawn(async move {
-                let text = format!("{}; {}", refusal.text, causes(&ended, &journal_of(&unit).await));
-                let record = format!("{remedy} refused: {text}");
-                let record = Record::local(Kind::Refused, Priority::Warning, target, record);
-                recorder.record(Record { by, ..record });
-                let _ = reply.send(refused(refusal.code, text));
-            });
-            return;
-        }
-        if let Verdict::Refused(refusal) = &verdict {
-            let text = format!("{remedy} refused: {refusal}");
-            let record = Record::local(Kind::Refused, Priority::Warning, self.target(name), text);
-            self.recorder.record(Record { by: asker.to_string(), ..record });
-        }
-        let _ = reply.send(verdict);
-    }
-
-    fn object(&self, name: &WorkerName, objection: Rejection) -> Verdict {
-        let target = self.target(name);
-        match objection {
-            Rejection::Leaving => refused(RefusalCode::Leaving, format!("{} shuts down", self.me)),
-            Rejection::Held { left, why, by } => refused(
-                RefusalCode::Held,
-                format!(
-                    "{target} is held by {by} for another {}: {why}. End it: keyholder release {target}",
-                    human(left)
-                ),
-            ),
-            Rejection::Quarantined => refused(
-                RefusalCode::Quarantined,
-                format!(
-                    "{target} is in quarantine. When its cause is fixed, root on {} ends it: keyholder release {target}",
-                    self.me
-                ),
-            ),
-            Rejection::TooOften => {
-                let policy =
-                    self.workers.get(name).map(|worker| worker.spec.policy.clone()).unwrap_or_default();
-                refused(
-                    RefusalCode::Quarantined,
-                    format!(
-                        "{target} was relaunched {} times within {}, which is all that fleet.yaml allows; root on {} can insist: keyholder relaunch {target} --force",
-                        policy.relaunches,
-                        human(policy.per),
-                        self.me
-                    ),
-                )
-            }
-            Rejection::Conflicts(unit) => refused(
-                RefusalCode::NotStartable,
-                format!(
-                    "{target} cannot run beside {unit}, which runs and would be stopped. Stop that first, or, as root on {}: keyholder relaunch {target} --force",
-                    self.me
-                ),
-            ),
-            Rejection::NotRunning => refused(
-                RefusalCode::NotRunning,
-                format!("{target} does not run, and the dead cannot be nudged: keyholder relaunch {target}"),
-            ),
-            Rejection::UnderWay(remedy) => {
-                refused(RefusalCode::Busy, format!("a {remedy} of {target} is under way already: ask again"))
-            }
-            Rejection::InTransition(what) => {
-                refused(RefusalCode::Busy, format!("{target}: {what}: ask again when that has ended"))
-            }
-            Rejection::NotStartable(obstacle) => {
-                refused(RefusalCode::NotStartable, format!("{target}: {obstacle}"))
-            }
         }
     }
 
@@ -369,40 +261,8 @@ impl Core {
         Verdict::Outcome(Outcome::Released { hold: held, quarantine: quarantined && ended })
     }
 
-    /// Refuses a peer what only root on this node may, and takes that down.
-    fn refuse_of_root(
-        &self,
-        asker: &Asker,
-        name: &WorkerName,
-        verb: &'static str,
-        of_root: OfRoot,
-        now: Moment,
-    ) -> Verdict {
-        let (target, me) = (self.target(name), &self.me);
-        let (code, text) = match of_root {
-            OfRoot::Hold(hold) => {
-                let left = human(hold.until.since(now));
-                let text = format!(
-                    "{target} is held by {} for another {left}: {}. Only root on {me} ends that, there: keyholder release {target}",
-                    hold.by, hold.why
-                );
-                (RefusalCode::Held, text)
-            }
-            OfRoot::Quarantine => {
-                let text = format!(
-                    "{target} is in quarantine, and only root on {me} ends that, there, when its cause is fixed: keyholder release {target}"
-                );
-                (RefusalCode::Quarantined, text)
-            }
-        };
-        let record =
-            Record::local(Kind::Refused, Priority::Warning, target, format!("{verb} refused: {text}"));
-        self.recorder.record(Record { by: asker.to_string(), verb: Some(verb), ..record });
-        refused(code, text)
-    }
-
     fn audit(&self, last: u32, reply: oneshot::Sender<Verdict>) {
-        let read = self.store.audit(last);
+        let read = self.handles.store.audit(last);
         tokio::spawn(async move {
             let verdict = match read.await {
                 Ok(lines) => Verdict::Outcome(Outcome::Audit(lines)),
@@ -410,119 +270,5 @@ impl Core {
             };
             let _ = reply.send(verdict);
         });
-    }
-
-    /// Says so, and which there are.
-    pub(super) fn no_such_node(&self, node: &NodeName) -> String {
-        let known: Vec<&str> = self.fleet.nodes.keys().map(NodeName::as_str).collect();
-        format!("{node} is not in fleet.yaml, which knows {}", known.join(", "))
-    }
-
-    /// Passes an order of somebody on this host on to the node that it is for.
-    fn pass_on(&self, request: Request, reply: oneshot::Sender<Verdict>, now: Moment) {
-        let Some(neighbour) = self.neighbours.get(&request.target_node) else {
-            let text = if self.fleet.nodes.contains_key(&request.target_node) {
-                format!(
-                    "{} is not watched from {}; ask a node that watches it, or itself",
-                    request.target_node, self.me
-                )
-            } else {
-                self.no_such_node(&request.target_node)
-            };
-            let _ = reply.send(refused(RefusalCode::UnknownNode, text));
-            return;
-        };
-        let verb = match request.verb {
-            // An order from here is about the run that is seen from here: if that has passed, nothing is to be done.
-            Verb::Relaunch(order) if order.expect.is_none() => Verb::Relaunch(RelaunchOrder {
-                expect: request.worker.as_ref().and_then(|worker| neighbour.invocation(worker)),
-                ..order
-            }),
-            Verb::Nudge(order) if order.expect.is_none() => Verb::Nudge(GentleOrder {
-                expect: request.worker.as_ref().and_then(|worker| neighbour.invocation(worker)),
-                ..order
-            }),
-            Verb::Repipe(order) if order.expect.is_none() => Verb::Repipe(GentleOrder {
-                expect: request.worker.as_ref().and_then(|worker| neighbour.invocation(worker)),
-                ..order
-            }),
-            verb @ (Verb::Status {}
-            | Verb::Relaunch(_)
-            | Verb::Nudge(_)
-            | Verb::Repipe(_)
-            | Verb::Power { .. }
-            | Verb::Drill(_)
-            | Verb::Hold { .. }
-            | Verb::Release {}
-            | Verb::Explain {}
-            | Verb::Audit { .. }
-            | Verb::Fleet {}
-            | Verb::Prove { .. }
-            | Verb::Requeue(_)
-            | Verb::Drop(_)
-            | Verb::Watch {}
-            | Verb::Events {}) => verb,
-        };
-        // A silent node's last known state is better than none, and says itself that it is old.
-        if let (Verb::Status {}, None) = (&verb, &request.worker) {
-            if let Some(report) = self.neighbour_report(&request.target_node, now) {
-                let _ = reply.send(Verdict::Outcome(Outcome::Status(report)));
-            }
-            return;
-        }
-        let deadline = self.answer_within(&request.target_node, request.worker.as_ref(), &verb);
-        let handle = neighbour.handle.clone();
-        let recorder = self.recorder.clone();
-        let known = neighbour.in_words(&request.target_node);
-        tokio::spawn(async move {
-            let acts = verb.acts();
-            let answer = handle.request(request.worker.as_ref(), verb, &request.because, deadline).await;
-            let verdict = answer.unwrap_or_else(|error| {
-                let Refusal { code, text } = error.refusal();
-                refused(code, format!("{text} ({known})"))
-            });
-            if let (true, Some(worker)) = (acts, request.worker) {
-                let target = Target { node: request.target_node, worker };
-                let (served, text) = answered(&target, &verdict);
-                let priority = if served { Priority::Notice } else { Priority::Error };
-                recorder.record(Record::local(Kind::Acted, priority, target.to_string(), text));
-            }
-            let _ = reply.send(verdict);
-        });
-    }
-
-    pub(super) fn answer_within(
-        &self,
-        node: &NodeName,
-        worker: Option<&WorkerName>,
-        verb: &Verb,
-    ) -> Duration {
-        match verb {
-            Verb::Relaunch(_) => {
-                let spec =
-                    self.fleet.nodes.get(node).zip(worker).and_then(|(node, name)| node.workers.get(name));
-                let policy = spec.map(|worker| worker.policy.clone()).unwrap_or_default();
-                ANSWERED_WITHIN + policy.settle + ANSWER_SLACK
-            }
-            Verb::Prove { .. } => ANSWER_PROOF,
-            Verb::Nudge(_) | Verb::Repipe(_) => ANSWER_GENTLE,
-            Verb::Drill(_) => ANSWER_DRILL,
-            Verb::Power { .. } => ANSWER_SLACK,
-            Verb::Status {}
-            | Verb::Hold { .. }
-            | Verb::Release {}
-            | Verb::Explain {}
-            | Verb::Audit { .. }
-            | Verb::Fleet {}
-            | Verb::Requeue(_)
-            | Verb::Drop(_)
-            | Verb::Watch {}
-            | Verb::Events {} => ANSWER,
-        }
-    }
-
-    /// Publishes a neighbour's worker or node to the local socket.
-    pub(super) fn publish_all(&self, update: Update) {
-        let _ = self.all.send(std::sync::Arc::new(update));
     }
 }

@@ -68,7 +68,7 @@ impl Core {
                 let turned = neighbour.turn(report.state, report.why.clone(), now);
                 neighbour.snapshot(report, now);
                 if let Some(report) = self.neighbour_report(&node, now) {
-                    self.publish_all(Update::Node(report));
+                    self.publisher.neighbour(Update::Node(report));
                 }
                 self.publish_silent(now);
                 let text = match before {
@@ -86,7 +86,7 @@ impl Core {
             }
             PeerNews::Change(report) => {
                 neighbour.change(report.clone(), now);
-                self.publish_all(Update::Worker(report));
+                self.publisher.neighbour(Update::Worker(report));
                 None
             }
             PeerNews::Dropped(entries) => neighbour
@@ -165,7 +165,7 @@ impl Core {
             if matches!(neighbour.state(), NodeState::Unreachable | NodeState::CutOff)
                 && let Some(report) = self.neighbour_report(node, now)
             {
-                self.publish_all(Update::Node(report));
+                self.publisher.neighbour(Update::Node(report));
             }
         }
     }
@@ -174,7 +174,7 @@ impl Core {
         let record = Record::local(kind, priority, node.as_str(), text);
         let neighbour = self.neighbours.get_mut(node);
         if let Some(record) = neighbour.and_then(|neighbour| neighbour.tell(record, now)) {
-            self.recorder.record(record);
+            self.handles.recorder.record(record);
         }
     }
 
@@ -183,7 +183,7 @@ impl Core {
         let mut wake = None::<Moment>;
         for neighbour in self.neighbours.values_mut() {
             match neighbour.told(now) {
-                Ok(record) => self.recorder.record(record),
+                Ok(record) => self.handles.recorder.record(record),
                 Err(again) => wake = [wake, again].into_iter().flatten().min(),
             }
         }
@@ -194,7 +194,7 @@ impl Core {
         if let Some(news) = news {
             self.record_change(node, news, now);
             if let Some(report) = self.neighbour_report(node, now) {
-                self.publish_all(Update::Node(report));
+                self.publisher.neighbour(Update::Node(report));
             }
         }
     }

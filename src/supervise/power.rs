@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use super::blackouts::reached;
 use super::core::{Core, Done};
 use super::gentle::in_words;
-use super::orders::refused;
+use super::refusals::refused;
 use crate::fleet::Right;
 use crate::journal::{Event as Kind, Priority, Record};
 use crate::judge::Alert;
@@ -38,8 +38,8 @@ impl Core {
         }
         let program = settings.command.argv.first().map(String::as_str).unwrap_or_default();
         let text = format!("power: running {program} here for {node}: {why}");
-        self.recorder.record(Record::local(Kind::Acting, Priority::Notice, node.as_str(), text));
-        let (systemd, done, node) = (self.systemd.clone(), self.done.clone(), node.clone());
+        self.handles.recorder.record(Record::local(Kind::Acting, Priority::Notice, node.as_str(), text));
+        let (systemd, done, node) = (self.handles.systemd.clone(), self.handles.done.clone(), node.clone());
         tokio::spawn(async move {
             let began = Instant::now();
             let how = match systemd.run(&settings.command, "power").await.exit {
@@ -69,7 +69,7 @@ impl Core {
         };
         let text = format!("power: the command for {node} {how}, after {}", human(took));
         if done {
-            self.recorder.record(Record::local(Kind::Acted, Priority::Notice, node.as_str(), text));
+            self.handles.recorder.record(Record::local(Kind::Acted, Priority::Notice, node.as_str(), text));
         } else {
             let alert = Alert { cause: "power".to_owned(), text, urgent: true };
             self.raise(node.as_str(), alert, Duration::ZERO, now);
@@ -135,7 +135,7 @@ impl Core {
                     node.as_str(),
                     format!("power refused: {text}"),
                 );
-                self.recorder.record(Record { by: asker.to_string(), ..record });
+                self.handles.recorder.record(Record { by: asker.to_string(), ..record });
                 let _ = reply.send(refused(code, text));
             }
             None => self.power(&node, &format!("{asker}: {}", request.because), Some(reply), now),

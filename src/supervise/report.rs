@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::core::{Core, PID1_HANGS, door_shut};
+use super::core::Core;
 use super::neighbours::Neighbour;
 use super::worker::Worker;
 use crate::journal::{Event as Kind, Priority, Record};
@@ -13,11 +13,11 @@ use crate::vocabulary::{Moment, NodeName};
 impl Core {
     /// What of our own is broken, one sentence each.
     pub(super) fn degraded(&self) -> Vec<String> {
-        let bus =
-            self.bus_lost.as_ref().filter(|_| !self.pid1_hangs).map(|why| {
-                format!("system bus: {why}; workers are followed and restarted through systemctl")
-            });
-        let dropped = self.recorder.dropped();
+        let bus = self
+            .host
+            .bus_trouble()
+            .map(|why| format!("system bus: {why}; workers are followed and restarted through systemctl"));
+        let dropped = self.handles.recorder.dropped();
         let lost = (dropped > 0).then(|| format!("evidence: {dropped} records were dropped since the start"));
         let braked = self.braked();
         let common = (braked > 0).then(|| {
@@ -25,12 +25,11 @@ impl Core {
                 "{braked} workers make no progress at once, so the cause is a common one: nothing is restarted until that is fixed"
             )
         });
-        let door = self.door_shut.then(door_shut);
-        let pid1 = self.pid1_hangs.then(|| PID1_HANGS.to_owned());
-        [pid1, bus, door, self.stale_config.clone(), self.cut_off(), lost, self.blind(), common]
+        let (pid1, door) = (self.host.pid1_trouble(), self.host.door_trouble());
+        [pid1, bus, door, self.host.reload_refused(), self.cut_off(), lost, self.blind(), common]
             .into_iter()
             .flatten()
-            .chain(self.store.degraded())
+            .chain(self.handles.store.degraded())
             .collect()
     }
 
@@ -73,12 +72,12 @@ impl Core {
 
     /// This node as a whole.
     pub(super) fn node_report(&self, now: Moment) -> NodeReport {
-        let state = match self.host {
+        let state = match self.host.state() {
             Host::Starting => NodeState::Starting,
             Host::Running => NodeState::Up,
             Host::Stopping => NodeState::Leaving,
         };
-        let why = match self.host {
+        let why = match self.host.state() {
             Host::Starting => "the host boots",
             Host::Running => "its supervisor answers",
             Host::Stopping => "the host shuts down",
@@ -123,13 +122,18 @@ impl Core {
     /// Takes down what somebody should know about the fleet file in force.
     pub(super) fn warn_of_fleet(&self, warnings: Vec<String>) {
         for warning in warnings {
-            self.recorder.record(Record::local(Kind::Supervisor, Priority::Warning, "fleet.yaml", warning));
+            self.handles.recorder.record(Record::local(
+                Kind::Supervisor,
+                Priority::Warning,
+                "fleet.yaml",
+                warning,
+            ));
         }
     }
 
     /// A clean stop. If the host goes, too, its watchers were told when systemd queued the shutdown.
     pub(super) fn goodbye(&self) {
-        self.recorder.record(Record::local(
+        self.handles.recorder.record(Record::local(
             Kind::Supervisor,
             Priority::Notice,
             self.me.as_str(),

@@ -11,12 +11,15 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::alarm;
-use super::core::{Core, Done, publishers};
+use super::assignments::Assignments;
+use super::core::{Core, Done, Handles};
 use super::kernel;
 use super::lanes::{self, LaneNews};
+use super::own_host::OwnHost;
+use super::publisher::Publisher;
 use super::worker::Worker;
 use super::{Setup, SuperviseError};
-use crate::detect::{self, Plan, Vital};
+use crate::detect::{self, Vital};
 use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record, take_warnings};
 use crate::judge::{Host, WorkerState};
@@ -136,43 +139,31 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
     let (peers_tx, peers_rx) = mpsc::channel(INBOX);
     let (done_tx, done_rx) = mpsc::channel(INBOX);
     let (vitals_tx, vitals_rx) = mpsc::channel(INBOX);
-    let (plan, plan_rx) = tokio::sync::watch::channel(Plan::default());
     let (fleet_tx, fleet_rx) = tokio::sync::watch::channel(fleet.clone());
-    let (units, units_rx) = tokio::sync::watch::channel(Vec::new());
-    let (lanes, lanes_rx) = tokio::sync::watch::channel(Vec::new());
+    let (assignments, assigned) = Assignments::new(setup.redis);
     let (news_tx, news_rx) = mpsc::channel(INBOX);
-    tokio::spawn(lanes::follow(me.clone(), lanes_rx, news_tx));
-    let (own, all) = publishers();
-    let systemd = systemd::start(units_rx, systemd_tx);
-    detect::start(plan_rx, systemd.clone(), vitals_tx);
+    tokio::spawn(lanes::follow(me.clone(), assigned.lanes, news_tx));
+    let systemd = systemd::start(assigned.units, systemd_tx);
+    detect::start(assigned.plan, systemd.clone(), vitals_tx);
     let mut core = Core {
         me: me.clone(),
         fleet: fleet.clone(),
         workers: Default::default(),
         neighbours: Default::default(),
-        host: Host::Running,
-        host_since: now,
-        catching_up: None,
-        bus_lost: None,
-        pid1_hangs: false,
-        door_shut: false,
-        stale_config: None,
-        published: (Vec::new(), now),
-        systemd,
-        store: evidence.store,
-        recorder: evidence.recorder.clone(),
-        own,
-        all,
-        units,
-        plan,
-        redis: setup.redis,
-        lanes,
-        done: done_tx,
+        host: OwnHost::new(now),
         drills: Default::default(),
         alerts: Default::default(),
+        publisher: Publisher::new(now),
+        assignments,
+        handles: Handles {
+            systemd,
+            store: evidence.store,
+            recorder: evidence.recorder.clone(),
+            done: done_tx,
+        },
         started: now,
     };
-    alarm::start(me.clone(), core.recorder.clone(), core.systemd.clone());
+    alarm::start(me.clone(), core.handles.recorder.clone(), core.handles.systemd.clone());
     take_over(&mut core, &fleet, &evidence.loaded, now);
     if let Some(saved) = evidence.loaded.rehearsals.get(store::ALERTS) {
         core.take_over_alerts(saved, now);
@@ -208,7 +199,7 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
         door,
     };
     let text = format!("keyholder {} supervises {} workers", env!("CARGO_PKG_VERSION"), core.workers.len());
-    core.recorder.record(Record::local(Kind::Supervisor, Priority::Notice, core.me.as_str(), text));
+    core.handles.recorder.record(Record::local(Kind::Supervisor, Priority::Notice, core.me.as_str(), text));
     core.warn_of_fleet(warnings);
     let mut notifier = Notifier::from_environment();
     notifier.ready();
@@ -223,7 +214,7 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
         let _ = timeout(LAST_WORDS, sources.door).await;
     }
     // What did not get to disk in time is in the journal, and the other way round; the stop does not wait for either.
-    let _ = core.store.flush(LAST_WORDS).await;
+    let _ = core.handles.store.flush(LAST_WORDS).await;
     end
 }
 
@@ -304,7 +295,7 @@ async fn supervise(
             Woke::Done(Done::WatcherJob { target, verdict }) => core.errand_done(&target, &verdict, now),
             Woke::Reload => reload(core, path, fleet_tx, follow, now),
             // A rehearsal of this very death: no goodbye, nothing put in order.
-            Woke::Stop if core.drills.to_die && core.host != Host::Stopping => kernel::die(),
+            Woke::Stop if core.drills.to_die && core.host.state() != Host::Stopping => kernel::die(),
             Woke::Stop => return Ok(()),
             // A supervisor without its door is deaf; systemd starts one that hears.
             Woke::DoorClosed(Ok(Err(error))) => return Err(SuperviseError::Door(error)),
@@ -317,10 +308,10 @@ async fn supervise(
 /// On the way down with the host, SIGTERM may overtake systemd's word that the host goes (9 ms were measured, and a busy bus
 /// takes longer). The watchers have to hear "leaving", so systemd is asked; an ordinary stop has its answer in a millisecond.
 async fn learn_why(core: &mut Core, events: &mut mpsc::Receiver<SystemdEvent>) {
-    let systemd = core.systemd.clone();
+    let systemd = core.handles.systemd.clone();
     let mut asked = std::pin::pin!(systemd.host_state());
     let (mut answered, mut until) = (false, Instant::now() + SHUTDOWN_WORD);
-    while core.host != Host::Stopping {
+    while core.host.state() != Host::Stopping {
         tokio::select! {
             answer = &mut asked, if !answered => match answer {
                 Ok(state) => return core.host(host_of(state), Moment::now()),
@@ -350,25 +341,29 @@ fn load(path: &Path, me: &NodeName) -> Result<(Arc<Fleet>, Vec<String>), Supervi
 fn reload(core: &mut Core, path: &Path, fleet_tx: &Published<Arc<Fleet>>, follow: &Follow, now: Moment) {
     match load(path, &core.me) {
         Ok((fleet, warnings)) => {
-            core.stale_config = None;
+            core.reloaded(None, now);
             fleet_tx.send_replace(fleet.clone());
             core.adopt(fleet, now);
             core.follow_neighbours(|fleet, node| follow.start(fleet, node), now);
             let text = format!("configuration reloaded: {}", core.fleet.hash);
-            core.recorder.record(Record::local(Kind::Supervisor, Priority::Notice, "fleet.yaml", text));
+            core.handles.recorder.record(Record::local(
+                Kind::Supervisor,
+                Priority::Notice,
+                "fleet.yaml",
+                text,
+            ));
             core.warn_of_fleet(warnings);
         }
         Err(error) => {
             let text =
                 format!("reload refused, the old configuration stays in force: {}", error.with_causes());
-            core.recorder.record(Record::local(
+            core.handles.recorder.record(Record::local(
                 Kind::Degraded,
                 Priority::Warning,
                 "fleet.yaml",
                 text.clone(),
             ));
-            core.stale_config = Some(text);
-            core.publish_node(now);
+            core.reloaded(Some(text), now);
         }
     }
 }
@@ -398,7 +393,7 @@ fn take_over(core: &mut Core, fleet: &Fleet, loaded: &Loaded, now: Moment) {
             Ok(state) => state.after_reboot(saved.saved_at_moment, away(saved.saved_wall_ms), now),
             Err(error) => {
                 let text = format!("its saved state cannot be read ({error}); starting afresh");
-                core.recorder.record(Record::local(
+                core.handles.recorder.record(Record::local(
                     Kind::Degraded,
                     Priority::Warning,
                     core.target(name),

@@ -53,7 +53,7 @@ impl Core {
             (_, _) => None,
         };
         let (was, is) = (before.name(), report.word());
-        self.recorder.record(Record::local(
+        self.handles.recorder.record(Record::local(
             Kind::Observed,
             priority,
             self.target(name),
@@ -82,13 +82,14 @@ impl Core {
             let alert = Alert { cause: "loop".to_owned(), text, urgent: true };
             return self.raise(&target, alert, Duration::ZERO, now);
         }
-        self.recorder.record(Record::local(Kind::Observed, Priority::Warning, target, text));
+        self.handles.recorder.record(Record::local(Kind::Observed, Priority::Warning, target, text));
     }
 
     /// Finds out what keeps a worker's unit from getting on, in a task of its own; [`Done::Hindrance`] follows.
     pub(super) fn ask_hindrance(&self, name: &WorkerName, hang: Hang) {
         let Some(worker) = self.workers.get(name) else { return };
-        let (unit, systemd, done) = (worker.spec.unit.clone(), self.systemd.clone(), self.done.clone());
+        let (unit, systemd, done) =
+            (worker.spec.unit.clone(), self.handles.systemd.clone(), self.handles.done.clone());
         let worker = name.clone();
         tokio::spawn(async move {
             let hindrance = systemd.hindrance(&unit).await;
@@ -219,9 +220,9 @@ impl Core {
             Say::HoldEnded => (Kind::Observed, Priority::Notice, format!("the hold on {target} is over")),
         };
         match say {
-            Say::Resumed(_) => worker.answer_gentle(Some(true), &text, now),
-            Say::NoHelp(..) => worker.answer_gentle(Some(false), &text, now),
-            Say::Unverified(_) => worker.answer_gentle(None, &text, now),
+            Say::Resumed(_) => worker.waiters.gentle_ended(&worker.spec.unit, Some(true), &text, now),
+            Say::NoHelp(..) => worker.waiters.gentle_ended(&worker.spec.unit, Some(false), &text, now),
+            Say::Unverified(_) => worker.waiters.gentle_ended(&worker.spec.unit, None, &text, now),
             Say::UndeclaredStop(_)
             | Say::TakenDown(_)
             | Say::Follows
@@ -242,10 +243,7 @@ impl Core {
         }
         let recovered = matches!(say, Say::Recovered | Say::SignBack(_));
         if recovered {
-            if let Some(result) = &mut worker.relaunched {
-                result.settled = true;
-            }
-            worker.answer_settled();
+            worker.waiters.settled();
         }
         // That it stayed up is no act of its own: the relaunch before it is what people look for.
         if kind == Kind::Acted && !recovered {
@@ -258,13 +256,13 @@ impl Core {
             (kind, priority, text)
         };
         if kind != Kind::Alert {
-            self.recorder.record(Record::local(kind, priority, target, text));
+            self.handles.recorder.record(Record::local(kind, priority, target, text));
             return;
         }
         let (cause, wait) = cause(say);
         if !wait.is_zero() {
             // It may pass by itself, and is in the trail all the same.
-            self.recorder.record(Record::local(
+            self.handles.recorder.record(Record::local(
                 Kind::Observed,
                 Priority::Warning,
                 target.clone(),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::acts::{causes, journal_of};
 use super::core::{Core, Done};
+use super::own_host::bus_lost;
 use super::worker::Worker;
 use crate::journal::{Event as Kind, Priority, Record};
 use crate::judge::{ALERT_SETTLE, Alert, Alerts, Health, Idle, Phase};
@@ -92,7 +93,7 @@ impl Core {
     fn tell_end(&self, about: &str, how: &str, lasted: Duration) {
         let subject = subject(about);
         let text = format!("{about}: {how} after {}: the alert is over", human(lasted));
-        self.recorder.record(Record::local(Kind::AlertEnded, Priority::Notice, subject, text));
+        self.handles.recorder.record(Record::local(Kind::AlertEnded, Priority::Notice, subject, text));
     }
 
     /// Tells what is due. For a worker the unit's last journal lines go with it, which are read in a task of its own.
@@ -107,7 +108,7 @@ impl Core {
                 self.alert_told(&about, &alert, now);
                 continue;
             };
-            let (unit, why, done) = (worker.spec.unit.clone(), worker.why(), self.done.clone());
+            let (unit, why, done) = (worker.spec.unit.clone(), worker.why(), self.handles.done.clone());
             tokio::spawn(async move {
                 let text = format!("{}; {}", alert.text, causes(&why, &journal_of(&unit).await));
                 // The loop's inbox closes only with the loop itself.
@@ -121,7 +122,7 @@ impl Core {
     pub(super) fn alert_told(&mut self, about: &str, alert: &Alert, now: Moment) {
         let priority = if alert.urgent { Priority::Error } else { Priority::Warning };
         let subject = subject(about);
-        self.recorder.record(Record::local(Kind::Alert, priority, subject, alert.text.clone()));
+        self.handles.recorder.record(Record::local(Kind::Alert, priority, subject, alert.text.clone()));
         if let Some((how, lasted)) = self.alerts.told(about, &alert.cause, now) {
             self.tell_end(about, &how, lasted);
         }
@@ -130,7 +131,7 @@ impl Core {
 
     fn save_alerts(&mut self) {
         match serde_json::to_string(&self.alerts) {
-            Ok(json) => self.store.save_alerts(json),
+            Ok(json) => self.handles.store.save_alerts(json),
             Err(error) => tracing::error!(%error, "the open alerts cannot be saved"),
         }
     }
@@ -142,7 +143,7 @@ impl Core {
             Err(error) => {
                 let text = format!("the open alerts of an earlier run cannot be read: {error}");
                 let record = Record::local(Kind::Degraded, Priority::Warning, self.me.as_str(), text);
-                self.recorder.record(record);
+                self.handles.recorder.record(record);
             }
         }
     }
@@ -175,26 +176,19 @@ impl Core {
 
     /// What of our own is in trouble, or no longer; and what is due.
     pub(super) fn look_at_troubles(&mut self, now: Moment) -> Option<Moment> {
-        let pid1 = self.pid1_hangs.then(|| super::core::PID1_HANGS.to_owned());
         let network = self.cut_off();
-        let bus = self
-            .bus_lost
-            .as_ref()
-            .map(|why| format!("the system bus is lost ({why}); falling back to systemctl"));
-        let door = self.door_shut.then(super::core::door_shut);
-        let disk = self.store.degraded().into_iter().next();
-        let fleet = self.stale_config.clone();
+        let disk = self.handles.store.degraded().into_iter().next();
         let braked = self.braked();
         let brake = (braked > 0).then(|| {
             format!("{braked} workers of this node make no progress at once, so the cause is a common one and nothing is restarted")
         });
         for (what, trouble, wait) in [
-            (PID1, pid1, Duration::ZERO),
-            (BUS, bus, ALERT_SETTLE),
+            (PID1, self.host.pid1_trouble(), Duration::ZERO),
+            (BUS, self.host.bus_trouble().map(bus_lost), ALERT_SETTLE),
             (NETWORK, network, Duration::ZERO),
-            (DOOR, door, Duration::ZERO),
+            (DOOR, self.host.door_trouble(), Duration::ZERO),
             (DISK, disk, ALERT_SETTLE),
-            (FLEET, fleet, Duration::ZERO),
+            (FLEET, self.host.reload_refused(), Duration::ZERO),
             (BRAKE, brake, Duration::ZERO),
         ] {
             if trouble.is_none() && self.alerts.none_open() {
@@ -202,12 +196,12 @@ impl Core {
             }
             let about = format!("{} {what}", self.me);
             match trouble {
-                // A bus that is silent because PID 1 hangs is no trouble of its own.
-                Some(_) if what == BUS && self.pid1_hangs => {}
                 Some(text) => {
                     let alert = Alert { cause: what.to_owned(), text, urgent: true };
                     self.alerts.raise(&about, alert, wait, now);
                 }
+                // A bus that is silent because PID 1 hangs is no trouble of its own, and is not back either.
+                None if what == BUS && self.host.is_without_bus() => {}
                 None if self.alerts.is_open(&about) && now.since(self.started) >= FIRST_LOOKS => {
                     self.end(&about, "whole again", now);
                 }

@@ -36,9 +36,9 @@ impl Core {
             Remedy::Repipe => Verb::Repipe(GentleOrder { expect, force: false }),
         };
         let text = format!("{target} is {saw}: ordering a {remedy} as its watcher");
-        self.recorder.record(Record::local(Kind::Acting, Priority::Notice, target.to_string(), text));
+        self.handles.recorder.record(Record::local(Kind::Acting, Priority::Notice, target.to_string(), text));
         let deadline = self.answer_within(&target.node, Some(&target.worker), &verb);
-        let (handle, done) = (neighbour.handle.clone(), self.done.clone());
+        let (handle, done) = (neighbour.handle.clone(), self.handles.done.clone());
         let because = format!("its watcher saw it {saw}");
         tokio::spawn(async move {
             let answer = handle.request(Some(&target.worker), verb, &because, deadline).await;
@@ -55,7 +55,7 @@ impl Core {
             Err(error) => (false, format!("{target}: {error}")),
         };
         let priority = if served { Priority::Notice } else { Priority::Error };
-        self.recorder.record(Record::local(Kind::Acted, priority, target.to_string(), text));
+        self.handles.recorder.record(Record::local(Kind::Acted, priority, target.to_string(), text));
         if let Some(neighbour) = self.neighbours.get_mut(&target.node) {
             neighbour.errand_done(target, served, now);
         }

@@ -224,7 +224,7 @@ impl Worker {
 impl Core {
     fn lane_of(&self, name: &WorkerName) -> Option<Lane> {
         let mode = self.workers.get(name)?.spec.lane?;
-        let url = self.redis.clone().or_else(|| self.fleet.redis.clone());
+        let url = self.assignments.redis(self.fleet.redis.as_ref());
         Some(Lane { node: self.me.clone(), mode, url })
     }
 
@@ -234,7 +234,8 @@ impl Core {
 
     /// Breaks the worker in a task of its own.
     pub(super) fn break_worker(&self, name: &WorkerName, class: FailureClass) {
-        let (way, systemd, store) = (self.way(name, class), self.systemd.clone(), self.store.clone());
+        let (way, systemd, store) =
+            (self.way(name, class), self.handles.systemd.clone(), self.handles.store.clone());
         self.when_done(name, async move {
             // The next run of this supervisor restores what this one has broken, and it knows of it only from the disk.
             match store.flush(ON_DISK).await {
@@ -264,7 +265,7 @@ impl Core {
         under_way.deafened = Instant::now();
         let name = under_way.worker.clone();
         if let Some(Way::Deafen(unit, _)) = self.way(&name, FailureClass::DeliveryGap) {
-            let systemd = self.systemd.clone();
+            let systemd = self.handles.systemd.clone();
             // If it is not heard the lane hears again too soon, and the rehearsal fails.
             tokio::spawn(async move { systemd.signal(&unit, USR2, false).await });
         }
@@ -277,7 +278,7 @@ impl Core {
             let unit = self.drills.unit()?;
             (class == FailureClass::Stuck).then_some(Way::Halt(unit, None))
         });
-        let systemd = self.systemd.clone();
+        let systemd = self.handles.systemd.clone();
         self.when_done(name, async move {
             DrillDone::Restore(match way {
                 Some(way) => way.back(&systemd).await,

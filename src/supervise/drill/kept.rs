@@ -79,7 +79,7 @@ impl Core {
     pub(super) fn keep(&self, key: &str, kept: &Kept) {
         // A struct of plain values always serialises.
         if let Ok(json) = serde_json::to_string(&kept.last) {
-            self.store.save_rehearsal(key, json);
+            self.handles.store.save_rehearsal(key, json);
         }
     }
 
@@ -91,7 +91,7 @@ impl Core {
             drill: drill.clone(),
         });
         if let Ok(json) = serde_json::to_string(&lease) {
-            self.store.save_rehearsal(LEASE, json);
+            self.handles.store.save_rehearsal(LEASE, json);
         }
     }
 
@@ -126,7 +126,7 @@ impl Core {
         };
         if let Some(json) = self.drills.asked.get(worker).and_then(|asked| serde_json::to_string(asked).ok())
         {
-            self.store.save_rehearsal(&key, json);
+            self.handles.store.save_rehearsal(&key, json);
         }
     }
 
@@ -192,7 +192,12 @@ impl Core {
             return;
         }
         let text = format!("a rehearsal of {} with {unit} was under way: it is ended", drill.class);
-        self.recorder.record(Record::local(Kind::Supervisor, Priority::Warning, self.target(&name), text));
+        self.handles.recorder.record(Record::local(
+            Kind::Supervisor,
+            Priority::Warning,
+            self.target(&name),
+            text,
+        ));
         if let Some(worker) = self.workers.get_mut(&name) {
             worker.rehearsing = Some(Rehearsing { class: drill.class, policy: None });
         }

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use super::super::core::{Core, Done};
-use super::super::orders::refused;
+use super::super::refusals::refused;
 use super::kept::{Kept, key};
 use crate::journal::{Event as Kind, Priority, Record};
 use crate::judge::Host;
@@ -50,7 +50,7 @@ impl Core {
         };
         let text = format!("no rehearsal of {} with {subject}: {why}", order.class);
         let record = Record::local(Kind::Refused, Priority::Notice, subject, text.clone());
-        self.recorder.record(Record { by: asker.to_string(), verb: Some("drill"), ..record });
+        self.handles.recorder.record(Record { by: asker.to_string(), verb: Some("drill"), ..record });
         Some(refused(RefusalCode::NotNow, text))
     }
 
@@ -85,9 +85,9 @@ impl Core {
             return;
         };
         let text = format!("rehearsal of {} for {asker}: {}", order.class, request.because);
-        self.recorder.record(Record::local(Kind::Acting, Priority::Notice, node.as_str(), text));
+        self.handles.recorder.record(Record::local(Kind::Acting, Priority::Notice, node.as_str(), text));
         self.drills.with = Some(node.clone());
-        let (handle, done, me) = (neighbour.handle.clone(), self.done.clone(), self.me.clone());
+        let (handle, done, me) = (neighbour.handle.clone(), self.handles.done.clone(), self.me.clone());
         tokio::spawn(async move {
             let came = rehearse(&me, &node, &handle, order, &request.because).await;
             // The loop's inbox closes only with the loop itself.
@@ -133,7 +133,7 @@ impl Core {
             let text =
                 format!("a watcher of {} has to do that: what is dead cannot see itself come back", self.me);
             Some((RefusalCode::WrongNode, text))
-        } else if self.host != Host::Running {
+        } else if self.host.state() != Host::Running {
             Some((RefusalCode::NotNow, "the host boots or shuts down".to_owned()))
         } else if let Some(why) =
             self.drills.asked.get(&None).and_then(|asked| asked.may(lease(order), now).err())
@@ -144,7 +144,7 @@ impl Core {
         };
         if let Some((code, text)) = text {
             let record = Record::local(Kind::Refused, Priority::Notice, self.me.as_str(), text.clone());
-            self.recorder.record(Record { by: asker.to_string(), verb: Some("drill"), ..record });
+            self.handles.recorder.record(Record { by: asker.to_string(), verb: Some("drill"), ..record });
             let _ = reply.send(refused(code, text));
             return;
         }
@@ -153,10 +153,10 @@ impl Core {
             "rehearsal for {asker}: this supervisor dies now; systemd starts it after {} if nobody else has",
             human(lease)
         );
-        self.recorder.record(Record::local(Kind::Acting, Priority::Notice, self.me.as_str(), text));
+        self.handles.recorder.record(Record::local(Kind::Acting, Priority::Notice, self.me.as_str(), text));
         self.peer_rehearses(None, lease, now);
         self.drills.to_die = true;
-        let (systemd, done) = (self.systemd.clone(), self.done.clone());
+        let (systemd, done) = (self.handles.systemd.clone(), self.handles.done.clone());
         tokio::spawn(async move {
             let why = match insure(&systemd, lease).await {
                 Ok(()) => {
@@ -178,7 +178,7 @@ impl Core {
     pub(in super::super) fn still_alive(&mut self, why: &str) {
         self.drills.to_die = false;
         let text = format!("the rehearsal does not take place, this supervisor lives on: {why}");
-        self.recorder.record(Record::local(Kind::Acted, Priority::Error, self.me.as_str(), text));
+        self.handles.recorder.record(Record::local(Kind::Acted, Priority::Error, self.me.as_str(), text));
     }
 }
 
