@@ -1,29 +1,12 @@
 //! The relaunch, and what is answered to those who ordered it.
 
 use super::core::{Core, Done};
-use crate::journal::{Event as Kind, Priority, Record, last_lines};
+use super::evidence::journal_of;
+use crate::journal::{Event as Kind, Priority, Record};
 use crate::judge::{Ending, Event, Health, Observation, StartBlocker};
 use crate::peer::wire::{RelaunchFailed, Relaunched};
 use crate::systemd::{NotStartable, Relaunch, RelaunchError};
-use crate::vocabulary::{InvocationId, Moment, UnitName, WorkerName, human};
-
-/// How many journal lines of a failed unit go with the answer.
-const LOG_LINES: u8 = 10;
-
-/// A unit's last lines; if the journal cannot be read, the reason in their place.
-pub(super) async fn journal_of(unit: &UnitName) -> Vec<String> {
-    last_lines(unit, None, LOG_LINES).await.unwrap_or_else(|error| vec![error.to_string()])
-}
-
-/// How a unit ended and what it said last, for one line.
-pub(super) fn causes(ended: &str, log: &[String]) -> String {
-    let last: Vec<String> =
-        log.iter().rev().take(3).rev().map(|line| line.chars().take(200).collect()).collect();
-    match last.is_empty() {
-        true => format!("last seen: {ended}"),
-        false => format!("last seen: {ended}; its last journal lines: {}", last.join(" | ")),
-    }
-}
+use crate::vocabulary::{InvocationId, Moment, WorkerName, human};
 
 /// How a relaunch ended, in the judge's words.
 fn ending(result: &Result<InvocationId, RelaunchError>) -> Ending {

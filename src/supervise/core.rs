@@ -8,12 +8,12 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use super::assignments::Assignments;
-use super::drill::{DrillDone, Drills};
+use super::drill::state::{DrillDone, Drills};
 use super::lanes::LaneNews;
 use super::neighbours::Neighbour;
 use super::own_host::OwnHost;
 use super::publisher::Publisher;
-use super::worker::Worker;
+use super::worker::{Worker, salt};
 use crate::detect::{Check, Vital};
 use crate::fleet::Fleet;
 use crate::journal::{Event as Kind, Priority, Record, Recorder};
@@ -89,12 +89,6 @@ pub(super) struct Handles {
     pub(super) recorder: Recorder,
     /// Where a task says that it has ended.
     pub(super) done: mpsc::Sender<Done>,
-}
-
-/// A number that differs from name to name (FNV-1a), for the spread of retries.
-pub(super) fn salt(name: &str) -> u64 {
-    name.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 impl Core {

@@ -1,13 +1,14 @@
 //! Rehearsals on this node: whether there is one now, what it waits for, and what comes of it. What it has shown is decided
-//! by the judge; how a worker is broken and restored is in [`act`], what is kept of it in [`kept`], and the death of a
+//! by the judge; how a worker is broken and restored is in [`act`], what is kept of it in [`kept`] and [`saved`], and the death of a
 //! neighbour's supervisor in [`node`].
 
 mod act;
 pub(super) mod kept;
 mod node;
+mod saved;
+pub(super) mod state;
 mod terms;
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
@@ -18,89 +19,19 @@ use super::worker::Worker;
 use crate::fleet::Right;
 use crate::journal::{Event as Kind, Priority, Record};
 use crate::judge::{
-    Alert, Asked, Drill, DrillEffect, End, Event, Ground, Health, Host, Phase, Stage, Trigger, rehearsable,
+    Alert, Drill, DrillEffect, End, Event, Ground, Health, Host, Phase, Stage, Trigger, rehearsable,
 };
 use crate::peer::inbox::Asker;
 use crate::peer::wire::{
     Class, DrillOrder, DrillReport, NodeReport, NodeState, Outcome, RefusalCode, Verdict,
 };
-use crate::vocabulary::{FailureClass, Moment, NodeName, Policy, UnitName, WorkerName, human};
+use crate::vocabulary::{FailureClass, Moment, WorkerName, human};
 use kept::Kept;
+use state::{DrillDone, Drills, NoCanary, Rehearsing, UnderWay};
 use terms::{code, lease};
-
-/// The shortest and the longest lease. Whatever is broken is whole again by then, plus what a remedy may take.
-const LEASE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(600));
 
 /// How often a rehearsal is looked at once its lease has ended and a remedy is under way.
 const AGAIN: Duration = Duration::from_millis(100);
-
-/// What this node knows of rehearsals, beside what hangs on its workers.
-#[derive(Default)]
-pub(super) struct Drills {
-    /// The one that is under way with a worker of this node.
-    under_way: Option<UnderWay>,
-    /// The watched node whose supervisor is being rehearsed from here.
-    with: Option<NodeName>,
-    /// Whether this supervisor itself is to die at the next stop, without a word.
-    pub(super) to_die: bool,
-    /// What peers had of each worker, and of this supervisor (none).
-    pub(super) asked: BTreeMap<Option<WorkerName>, Asked>,
-    /// The last ones with the supervisors of watched nodes.
-    pub(super) nodes: BTreeMap<NodeName, Kept>,
-}
-
-/// A rehearsal with a worker.
-struct UnderWay {
-    worker: WorkerName,
-    unit: UnitName,
-    drill: Drill,
-    /// Of an earlier run of this supervisor; nothing is done before the worker has been looked at.
-    inherited: bool,
-    reply: Option<oneshot::Sender<Verdict>>,
-    evidence: Vec<String>,
-    began: Instant,
-    found: Option<Instant>,
-    well: Option<Instant>,
-    /// When a lane was last told to be deaf.
-    deafened: Instant,
-}
-
-/// What hangs on a worker while it is rehearsed.
-pub(super) struct Rehearsing {
-    pub(super) class: FailureClass,
-    /// In force instead of its own while it is left to its watchers.
-    policy: Option<Policy>,
-}
-
-/// What ended in a task of its own.
-pub(super) enum DrillDone {
-    /// The worker was broken, in these words, or was not.
-    Break(Result<String, String>),
-    /// The worker was restored as far as that goes without a look at it.
-    Restore(Result<String, String>),
-    /// A task was sent through the lane.
-    Canary(Result<String, act::NoCanary>),
-}
-
-impl Worker {
-    /// The policy in force.
-    pub(super) fn policy(&self) -> &Policy {
-        let rehearsed = self.rehearsing.as_ref().and_then(|rehearsing| rehearsing.policy.as_ref());
-        rehearsed.unwrap_or(&self.spec.policy)
-    }
-
-    /// Whether it is broken on purpose at the moment.
-    pub(super) fn is_rehearsed(&self) -> bool {
-        self.rehearsing.is_some()
-    }
-}
-
-impl Drills {
-    /// The unit that must be reachable whatever the fleet file says meanwhile.
-    pub(super) fn unit(&self) -> Option<UnitName> {
-        self.under_way.as_ref().map(|under_way| under_way.unit.clone())
-    }
-}
 
 impl Core {
     /// Somebody orders a rehearsal with a worker of this node.
@@ -345,11 +276,11 @@ impl Core {
                 under_way.evidence.push(text);
                 self.conclude(name, None, now);
             }
-            DrillDone::Canary(Err(act::NoCanary::NotSent(why))) => {
+            DrillDone::Canary(Err(NoCanary::NotSent(why))) => {
                 under_way.evidence.push(format!("no task was sent through it to see: {why}"));
                 self.conclude(name, None, now);
             }
-            DrillDone::Canary(Err(act::NoCanary::NotProved(why))) => self.conclude(name, Some(why), now),
+            DrillDone::Canary(Err(NoCanary::NotProved(why))) => self.conclude(name, Some(why), now),
         }
     }
 

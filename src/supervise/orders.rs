@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, oneshot};
 
-use super::acts::journal_of;
 use super::core::Core;
+use super::evidence::journal_of;
 use super::refusals::refused;
 use super::waiters::WAITERS_AT_MOST;
 use crate::fleet::matrix::seen_in_redis;

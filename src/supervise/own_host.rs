@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use super::OPEN_THE_DOOR;
 use crate::journal::Priority;
 use crate::judge::Host;
 use crate::vocabulary::Moment;
+
+/// What brings back a socket that somebody has stopped. Started by itself it is refused while the service runs, which brings it up
+/// when it starts.
+pub const OPEN_THE_DOOR: &str = "systemctl enable keyholder.socket && systemctl restart keyholder.service";
 
 /// How long a host may stay in systemd's `starting` before its workers count as dead all the same: a unit that hangs
 /// at boot must not blind the supervisor for ever.

@@ -2,8 +2,8 @@
 
 use tokio::sync::oneshot;
 
-use super::acts::{causes, journal_of};
 use super::core::Core;
+use super::evidence::{causes, journal_of};
 use crate::journal::{Event as Kind, Priority, Record};
 use crate::judge::{OfRoot, Rejection};
 use crate::peer::inbox::Asker;

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::core::salt;
-use super::worker::{Worker, rungs};
+use super::worker::{Worker, rungs, salt};
 use crate::fleet::Worker as Spec;
 use crate::judge::log::{Care, Happened, Line};
 use crate::judge::tape::Known;

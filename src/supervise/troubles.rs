@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::acts::{causes, journal_of};
 use super::core::{Core, Done};
+use super::evidence::{causes, journal_of};
 use super::own_host::bus_lost;
 use super::worker::Worker;
 use crate::journal::{Event as Kind, Priority, Record};

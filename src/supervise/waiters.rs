@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::acts::journal_of;
+use super::evidence::journal_of;
 use crate::peer::wire::{Outcome, RelaunchFailed, Relaunched, Remedied, Verdict};
 use crate::vocabulary::{Moment, Remedy, UnitName};
 

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::drill::Rehearsing;
 use super::drill::kept::Kept;
+use super::drill::state::Rehearsing;
 use super::loops::Loops;
 use super::waiters::{ANSWERED_WITHIN, Waiters};
 use crate::fleet::Worker as Spec;
@@ -17,7 +17,9 @@ use crate::judge::{
     UnitSnapshot, Wait, WorkerState, classify, hangs_at, hung, remembered,
 };
 use crate::peer::wire::{Class, LaneReport, RelaunchFailed, WorkerReport};
-use crate::vocabulary::{FailureClass, InvocationId, LaneStatus, Moment, NodeName, WorkerName, human};
+use crate::vocabulary::{
+    FailureClass, InvocationId, LaneStatus, Moment, NodeName, Policy, WorkerName, human,
+};
 
 /// A worker as the supervisor's loop owns it.
 pub(super) struct Worker {
@@ -112,6 +114,17 @@ impl Worker {
             Proof::of(&self.health, &self.signs, self.spec.stuck.as_ref(), self.spec.delivery_gap.as_ref());
         let (policy, rungs) = (self.policy(), rungs(&self.spec));
         Terms { policy, salt, blast_radius: *blast_radius, rungs, crowd, proof, seen: &self.seen }
+    }
+
+    /// The policy in force.
+    pub(super) fn policy(&self) -> &Policy {
+        let rehearsed = self.rehearsing.as_ref().and_then(|rehearsing| rehearsing.policy.as_ref());
+        rehearsed.unwrap_or(&self.spec.policy)
+    }
+
+    /// Whether it is broken on purpose at the moment.
+    pub(super) fn is_rehearsed(&self) -> bool {
+        self.rehearsing.is_some()
     }
 
     /// Judges what was last seen of it.
@@ -330,4 +343,10 @@ pub(super) fn rungs(spec: &Spec) -> Rungs {
 /// it is two looks.
 fn time_to_show(limit: Duration) -> Duration {
     (limit / 2).clamp(Duration::from_secs(1), Duration::from_secs(60))
+}
+
+/// A number that differs from name to name (FNV-1a), for the spread of retries.
+pub(super) fn salt(name: &str) -> u64 {
+    name.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Core, DrillDone};
 use tokio::time::sleep;
 
 use crate::fleet::Worker as Spec;
 use crate::journal::{self, ProofVerdict};
 use crate::queue::{CanaryTask, Front, QueueName, canary_once};
 use crate::store::StoreError;
+use crate::supervise::core::Core;
+use crate::supervise::drill::state::{DrillDone, NoCanary};
 use crate::supervise::lanes;
 use crate::supervise::worker::Worker;
 use crate::systemd::Systemd;
@@ -35,14 +36,6 @@ const DEAF_AGAIN: Duration = Duration::from_secs(60);
 const ON_DISK: Duration = Duration::from_secs(2);
 /// How long a pipe may take to start.
 const STARTED: Duration = Duration::from_secs(30);
-
-/// Why a task through a lane has shown nothing.
-pub(in super::super) enum NoCanary {
-    /// None was sent; the text says why.
-    NotSent(String),
-    /// It was sent, and what it did, after "a task …".
-    NotProved(String),
-}
 
 /// A lane, and where its tasks come from.
 #[derive(Clone)]

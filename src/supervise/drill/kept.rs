@@ -1,25 +1,16 @@
-//! What is kept of rehearsals over a restart of the supervisor and of the host.
+//! What came of a rehearsal, as it is shown and as it is written down.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Core, Rehearsing, UnderWay};
-use crate::journal::{Event as Kind, Priority, Record};
-use crate::judge::Drill;
 use crate::peer::wire::{DrillReport, Rehearsal};
 use crate::store::SavedWorker;
-use crate::vocabulary::{FailureClass, Moment, NodeName, Target, UnitName, WorkerName};
-
-/// Under which name the rehearsal that is under way is kept.
-const LEASE: &str = "under way";
-
-/// Under which name it is kept what peers had of this supervisor, and the beginning of that for a worker.
-const ASKED: &str = "asked";
+use crate::vocabulary::{FailureClass, Moment, NodeName};
 
 /// What came of a rehearsal, and when.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in super::super) struct Kept {
+pub(in crate::supervise) struct Kept {
     last: Last,
     /// When that was, or when this supervisor has read of it …
     at: Moment,
@@ -36,14 +27,6 @@ struct Last {
     by: Option<String>,
     detect_ms: Option<u64>,
     repair_ms: Option<u64>,
-}
-
-/// The rehearsal that is under way, as it is written down.
-#[derive(Debug, Serialize, Deserialize)]
-struct Lease {
-    worker: WorkerName,
-    unit: UnitName,
-    drill: Drill,
 }
 
 /// The name that a rehearsal is kept under.
@@ -66,154 +49,29 @@ impl Kept {
     }
 
     /// As it is shown; with the node if it was its supervisor.
-    pub(in super::super) fn report(&self, node: Option<&NodeName>, now: Moment) -> Rehearsal {
+    pub(in crate::supervise) fn report(&self, node: Option<&NodeName>, now: Moment) -> Rehearsal {
         let Last { class, passed, why, by, detect_ms, repair_ms } = self.last.clone();
         let ago = self.before + now.since(self.at);
         let ago_ms = u64::try_from(ago.as_millis()).unwrap_or(u64::MAX);
         Rehearsal { node: node.cloned(), class, passed, why, by, ago_ms, detect_ms, repair_ms }
     }
-}
 
-impl Core {
-    /// Writes down what came of a rehearsal.
-    pub(super) fn keep(&self, key: &str, kept: &Kept) {
+    /// The class that was rehearsed.
+    pub(super) fn class(&self) -> FailureClass {
+        self.last.class
+    }
+
+    /// As it is written down.
+    pub(super) fn to_json(&self) -> Option<String> {
         // A struct of plain values always serialises.
-        if let Ok(json) = serde_json::to_string(&kept.last) {
-            self.handles.store.save_rehearsal(key, json);
-        }
+        serde_json::to_string(&self.last).ok()
     }
 
-    /// Writes down what is under way, so that a new supervisor restores the worker.
-    pub(super) fn save_lease(&self) {
-        let lease = self.drills.under_way.as_ref().map(|UnderWay { worker, unit, drill, .. }| Lease {
-            worker: worker.clone(),
-            unit: unit.clone(),
-            drill: drill.clone(),
-        });
-        if let Ok(json) = serde_json::to_string(&lease) {
-            self.handles.store.save_rehearsal(LEASE, json);
-        }
-    }
-
-    /// A peer has a worker, or this supervisor, broken from now on.
-    pub(super) fn peer_rehearses(&mut self, worker: Option<WorkerName>, lease: Duration, now: Moment) {
-        self.drills.asked.entry(worker.clone()).or_default().begin(lease, now);
-        self.save_asked(&worker);
-    }
-
-    /// What a peer has asked for is over, or did not take place.
-    pub(super) fn peer_rehearsed(
-        &mut self,
-        worker: &WorkerName,
-        began: Moment,
-        took_place: bool,
-        now: Moment,
-    ) {
-        let worker = Some(worker.clone());
-        let Some(asked) = self.drills.asked.get_mut(&worker) else { return };
-        if took_place {
-            asked.end(began, now)
-        } else {
-            asked.forget(began)
-        }
-        self.save_asked(&worker);
-    }
-
-    fn save_asked(&self, worker: &Option<WorkerName>) {
-        let key = match worker {
-            Some(worker) => format!("{ASKED} {worker}"),
-            None => ASKED.to_owned(),
-        };
-        if let Some(json) = self.drills.asked.get(worker).and_then(|asked| serde_json::to_string(asked).ok())
-        {
-            self.handles.store.save_rehearsal(&key, json);
-        }
-    }
-
-    /// What peers had in an earlier run. After a reboot its moments mean nothing, and counting begins afresh.
-    fn take_over_asked(&mut self, worker: Option<&str>, saved: &SavedWorker) {
-        let worker = match worker.map(str::parse) {
-            None => None,
-            Some(Ok(worker)) => Some(worker),
-            Some(Err(_)) => return,
-        };
-        if let (true, Ok(asked)) = (saved.same_boot, serde_json::from_str(&saved.json)) {
-            self.drills.asked.insert(worker, asked);
-        }
-    }
-
-    /// Takes over what an earlier run of the supervisor has written down under `key`. `away` is how long ago that was by the
-    /// wall clock, which is all there is after a reboot.
-    pub(in super::super) fn take_over_rehearsal(
-        &mut self,
-        key: &str,
-        saved: &SavedWorker,
-        away: Duration,
-        now: Moment,
-    ) {
-        if key == LEASE {
-            return self.take_over_lease(saved, now);
-        }
-        match key.strip_prefix(ASKED) {
-            Some("") => return self.take_over_asked(None, saved),
-            Some(worker) if worker.starts_with(' ') => {
-                return self.take_over_asked(Some(worker.trim_start()), saved);
-            }
-            Some(_) | None => {}
-        }
-        let Ok(last) = serde_json::from_str::<Last>(&saved.json) else { return };
-        let Some((subject, _)) = key.split_once(' ') else { return };
+    /// What was written down. `away` is how long ago that was by the wall clock, which is all there is after a reboot.
+    pub(super) fn saved(saved: &SavedWorker, away: Duration, now: Moment) -> Option<Self> {
+        let last = serde_json::from_str::<Last>(&saved.json).ok()?;
         let (at, before) =
             if saved.same_boot { (saved.saved_at_moment, Duration::ZERO) } else { (now, away) };
-        let class = last.class;
-        let kept = Kept { last, at, before };
-        match subject.parse::<Target>() {
-            Ok(target) if target.node == self.me => {
-                if let Some(worker) = self.workers.get_mut(&target.worker) {
-                    worker.rehearsed.insert(class, kept);
-                }
-            }
-            Ok(_) => {}
-            Err(_) => {
-                if let Ok(node) = subject.parse() {
-                    self.drills.nodes.insert(node, kept);
-                }
-            }
-        }
-    }
-
-    /// A rehearsal that an earlier run of this supervisor did not see through. After a reboot there is nothing to restore:
-    /// the host has started what it starts.
-    fn take_over_lease(&mut self, saved: &SavedWorker, now: Moment) {
-        let Ok(Some(lease)) = serde_json::from_str::<Option<Lease>>(&saved.json) else { return };
-        let Lease { worker: name, unit, drill } = lease;
-        if !saved.same_boot {
-            self.save_lease();
-            return;
-        }
-        let text = format!("a rehearsal of {} with {unit} was under way: it is ended", drill.class);
-        self.handles.recorder.record(Record::local(
-            Kind::Supervisor,
-            Priority::Warning,
-            self.target(&name),
-            text,
-        ));
-        if let Some(worker) = self.workers.get_mut(&name) {
-            worker.rehearsing = Some(Rehearsing { class: drill.class, policy: None });
-        }
-        let began = std::time::Instant::now();
-        let began = began.checked_sub(now.since(drill.began)).unwrap_or(began);
-        self.drills.under_way = Some(UnderWay {
-            worker: name,
-            unit,
-            drill,
-            inherited: true,
-            reply: None,
-            evidence: Vec::new(),
-            began,
-            found: None,
-            well: None,
-            deafened: began,
-        });
+        Some(Self { last, at, before })
     }
 }

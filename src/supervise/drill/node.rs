@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use super::super::core::{Core, Done};
-use super::super::refusals::refused;
 use super::kept::{Kept, key};
+use super::terms;
 use crate::journal::{Event as Kind, Priority, Record};
 use crate::judge::Host;
 use crate::peer::inbox::Asker;
@@ -16,6 +15,8 @@ use crate::peer::watch::PeerHandle;
 use crate::peer::wire::{
     DrillOrder, DrillReport, NodeState, Outcome, Refusal, RefusalCode, Request, Verb, Verdict,
 };
+use crate::supervise::core::{Core, Done};
+use crate::supervise::refusals::refused;
 use crate::systemd::{CommandExit, Systemd};
 use crate::vocabulary::{Command, FailureClass, Moment, NodeName, UnitName, human};
 
@@ -185,7 +186,7 @@ impl Core {
 fn lease(order: DrillOrder) -> Duration {
     match order.lease_ms {
         0 => LEASE,
-        ms => Duration::from_millis(ms).clamp(super::LEASE.0, LEASE),
+        ms => Duration::from_millis(ms).clamp(terms::LEASE.0, LEASE),
     }
 }
 

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use super::LEASE;
 use crate::judge::Hindrance;
 use crate::peer::inbox::Asker;
 use crate::peer::wire::{DrillOrder, RefusalCode};
 use crate::supervise::worker::Worker;
+
+/// The shortest and the longest lease. Whatever is broken is whole again by then, plus what a remedy may take.
+pub(super) const LEASE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(600));
 
 /// For how long a worker is broken at most. A peer may ask for less than the node itself would take, and not for more.
 pub(super) fn lease(worker: &Worker, order: DrillOrder, asker: &Asker) -> Duration {
