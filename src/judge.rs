@@ -24,7 +24,7 @@ pub use asked::Asked;
 pub use blackout::{Blackout, BlackoutCause, Found, PingReply, Power, Probe, Word, causes, power};
 pub use classify::{Cause, Death, Health, Host, StartBlocker, classify};
 pub use crowd::{Crowd, crowd};
-pub use decide::{LOST_AFTER, Rungs, Terms, backoff, decide};
+pub use decide::{Rungs, Terms, backoff, decide};
 pub use drill::{Drill, DrillEffect, End, Ground, Hindrance, Stage, Trigger, rehearsable};
 pub use hold::{OfRoot, Releases, may_hold, may_release};
 pub use idle::{Idle, remembered};
@@ -33,7 +33,7 @@ pub use observation::{
     ActiveState, Context, LoadState, Observation, Other, Standing, StopCause, Tie, UnitSnapshot,
 };
 pub use order::{Admitted, OrderRequest, Rejection, admit};
-pub use state::{Action, Ending, Episode, Event, Hold, Phase, Say, Stopped, Wait, WorkerState};
+pub use state::{Action, Ending, Episode, Event, Hold, LOST_AFTER, Phase, Say, Stopped, Wait, WorkerState};
 pub use transit::{Hang, Step, Timeouts, Transit, hangs_at, hung};
 pub use vitals::{Proof, Pulse, Reading, Sign, Signs, Track, Vitals};
 

@@ -2,10 +2,18 @@
 
 use std::time::Duration;
 
+/// How much longer than its own timeout a relaunch may stay silent before it counts as failed.
+pub const LOST_AFTER: Duration = Duration::from_secs(10);
+
+/// When a remedy that began at `since` counts as lost. What a supervisor of another version has begun has no such time.
+pub(super) fn lost_at(since: Moment, until: Option<Moment>, policy: &Policy) -> Moment {
+    until.unwrap_or_else(|| since + Timeouts::default().relaunch(policy) + LOST_AFTER)
+}
+
 use serde::{Deserialize, Serialize};
 
 use super::classify::{Health, StartBlocker};
-use super::transit::{Hang, Transit};
+use super::transit::{Hang, Timeouts, Transit};
 use crate::vocabulary::{FailureClass, InvocationId, Moment, Policy, Remedy};
 
 /// Everything that the judge remembers of one worker. It is saved at each change, so that a restart of the supervisor
@@ -291,7 +299,7 @@ impl WorkerState {
             Phase::Waiting { due, .. } => Some(*due),
             Phase::Settling { until, .. } | Phase::Verifying { until, .. } => Some(*until),
             Phase::Quarantined { retry, .. } => Some(*retry),
-            Phase::Repairing { since, until, .. } => Some(super::decide::lost_at(*since, *until, policy)),
+            Phase::Repairing { since, until, .. } => Some(lost_at(*since, *until, policy)),
             Phase::Watching | Phase::LeftToPeers | Phase::Stranded => None,
         };
         let hold = self.hold.as_ref().map(|hold| hold.until);

@@ -1,16 +1,9 @@
 //! Workers that run and are of no use: the ladder from the gentle remedy to the relaunch.
 
-use super::super::classify::Health;
-use super::super::state::{Episode, Phase, Say, Wait};
-use super::{BRAKE_AGAIN, LOOK_AROUND, Turn, backoff};
+use super::turn::{Ailment, BRAKE_AGAIN, LOOK_AROUND, Turn, backoff};
+use crate::judge::classify::Health;
+use crate::judge::state::{Episode, Phase, Say, Wait};
 use crate::vocabulary::{FailureClass, Moment, Remedy, RepairBy};
-
-/// How a worker that runs ails.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ailment {
-    Stuck,
-    DeliveryGap,
-}
 
 impl Turn<'_> {
     /// It runs and makes no progress.

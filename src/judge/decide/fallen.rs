@@ -1,9 +1,9 @@
 //! How a worker came to be down: an operator's stop, another unit, or by design; and what is remembered of it.
 
-use super::super::classify::{Death, Health};
-use super::super::idle::Idle;
-use super::super::state::{Episode, Phase, Say, Stopped, Wait};
-use super::{CROWD, CROWD_SPREAD, Turn, spread};
+use super::turn::{CROWD, CROWD_SPREAD, Turn, spread};
+use crate::judge::classify::{Death, Health};
+use crate::judge::idle::Idle;
+use crate::judge::state::{Episode, Phase, Say, Stopped, Wait};
 
 impl Turn<'_> {
     /// What a look means in the light of what is known already: that the run which has ended was stopped by an operator or a program
