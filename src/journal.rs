@@ -17,7 +17,7 @@ mod tap;
 pub use beat::{LastLine, count_since, last_line, sync};
 pub use bridge::take_warnings;
 pub use conf::Conf;
-pub(crate) use emit::{Journal, Line};
+pub(crate) use emit::{Journal, NumberedRecord};
 pub use event::{EXECUTED, Event, Priority, TRANSITION};
 pub(crate) use inside::Inside;
 pub use prove::{Evidence, Proof, ProofVerdict, Shows};

@@ -25,7 +25,7 @@ pub use blackout::{Blackout, BlackoutCause, Found, PingReply, Power, Probe, Word
 pub use classify::{Cause, Death, Health, Host, StartBlocker, classify};
 pub use crowd::{Crowd, crowd};
 pub use decide::{Rungs, Terms, backoff, decide};
-pub use drill::{Drill, DrillEffect, End, Ground, Hindrance, Stage, Trigger, rehearsable};
+pub use drill::{Drill, DrillEffect, DrillEnd, Ground, Hindrance, Stage, Trigger, rehearsable};
 pub use hold::{OfRoot, Releases, may_hold, may_release};
 pub use idle::{Idle, remembered};
 pub use neighbour::{RANK_STEP, Sight, WatcherJob, watcher_job};

@@ -41,13 +41,13 @@ pub struct Evidence {
     /// Where worker state goes, and where the audit is read.
     pub store: StoreHandle,
     /// What the run before left.
-    pub loaded: Loaded,
+    pub loaded: SavedState,
 }
 
 /// What the run before left. Empty when there was none, or when it cannot be read (which
 /// [`StoreHandle::degraded`] then says).
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Loaded {
+pub struct SavedState {
     /// The newest state of each worker, also of workers that the fleet file no longer has.
     pub workers: BTreeMap<WorkerName, SavedWorker>,
     /// What is known of rehearsals, by the names that it was saved under.

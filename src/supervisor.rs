@@ -28,7 +28,7 @@ It runs until SIGTERM or SIGINT; SIGHUP has it read the fleet file again. `keyho
 ";
 
 /// What the command line asks for.
-enum Asked {
+enum CommandLine {
     Help,
     Version,
     Run(Options),
@@ -43,9 +43,9 @@ struct Options {
 
 fn main() -> ExitCode {
     let options = match parse(std::env::args_os().skip(1)) {
-        Ok(Asked::Run(options)) => options,
-        Ok(Asked::Help) => return print(HELP),
-        Ok(Asked::Version) => {
+        Ok(CommandLine::Run(options)) => options,
+        Ok(CommandLine::Help) => return print(HELP),
+        Ok(CommandLine::Version) => {
             return print(concat!("keyholder-supervisor ", env!("CARGO_PKG_VERSION"), "\n"));
         }
         Err(why) => {
@@ -71,7 +71,7 @@ fn run(options: Options) -> Result<(), String> {
 }
 
 /// Options are written as `--fleet FILE` or `--fleet=FILE`.
-fn parse(words: impl Iterator<Item = OsString>) -> Result<Asked, String> {
+fn parse(words: impl Iterator<Item = OsString>) -> Result<CommandLine, String> {
     let mut options = Options {
         fleet: PathBuf::from("/etc/keyholder/fleet.yaml"),
         key_dir: PathBuf::from("/etc/keyholder"),
@@ -86,8 +86,8 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<Asked, String> {
             None => (word.as_str(), None),
         };
         match name {
-            "-h" | "--help" => return Ok(Asked::Help),
-            "-V" | "--version" => return Ok(Asked::Version),
+            "-h" | "--help" => return Ok(CommandLine::Help),
+            "-V" | "--version" => return Ok(CommandLine::Version),
             "--fleet" | "--key-dir" | "--state-dir" | "--node" => {}
             _ => return Err(format!("unknown option '{word}'")),
         }
@@ -102,7 +102,7 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<Asked, String> {
             _ => options.node = Some(value),
         }
     }
-    Ok(Asked::Run(options))
+    Ok(CommandLine::Run(options))
 }
 
 fn print(text: &str) -> ExitCode {

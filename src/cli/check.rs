@@ -106,7 +106,7 @@ fn check(
     });
     let code = if result.is_ok() && catalogs.good() { GOOD } else { BAD };
     if args.json {
-        serde_json::to_writer_pretty(&mut *out, &Report::of(&file, me.as_ref(), &result, &catalogs))?;
+        serde_json::to_writer_pretty(&mut *out, &CheckReport::of(&file, me.as_ref(), &result, &catalogs))?;
         writeln!(out)?;
         return Ok(code);
     }
@@ -153,7 +153,7 @@ fn place(result: Result<Loaded, Problems>, me: Option<&NodeName>, file: &str) ->
 
 /// What a program wants to know.
 #[derive(Debug, Serialize)]
-struct Report<'a> {
+struct CheckReport<'a> {
     ok: bool,
     file: String,
     node: Option<&'a NodeName>,
@@ -169,7 +169,7 @@ struct Report<'a> {
     catalogs: Vec<CatalogReport<'a>>,
 }
 
-impl<'a> Report<'a> {
+impl<'a> CheckReport<'a> {
     fn of(
         file: &str,
         node: Option<&'a NodeName>,

@@ -203,7 +203,7 @@ fn ours(node: Option<&Node>, findings: &mut Vec<Finding>) {
 }
 
 /// The units of a node's workers as PID 1 shows them, in the order of the workers.
-fn shown(node: &Node, properties: &str) -> Result<Vec<show::Shown>, Finding> {
+fn shown(node: &Node, properties: &str) -> Result<Vec<show::UnitProperties>, Finding> {
     let names: Vec<&str> = node.workers.values().map(|worker| worker.unit.as_str()).collect();
     if names.is_empty() {
         return Ok(Vec::new());

@@ -217,7 +217,7 @@ fn all(link: &mut Link, args: &DrillArgs, here: &NodeName, cells: &[Cell]) -> an
             }
         };
         if args.json {
-            screen::print(&screen::json(&Line::of(subject, *class, &came))?)?;
+            screen::print(&screen::json(&OutcomeLine::of(subject, *class, &came))?)?;
         }
         // That will be so with all the others.
         if let Rehearsed::Refused(refusal) = &came
@@ -259,7 +259,7 @@ fn progress(args: &DrillArgs, text: &str) -> anyhow::Result<()> {
 
 /// What a reader of JSON is told of one of many: the verdict, and whose it is.
 #[derive(Serialize)]
-struct Line<'a> {
+struct OutcomeLine<'a> {
     subject: String,
     class: FailureClass,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -268,7 +268,7 @@ struct Line<'a> {
     verdict: Option<Verdict>,
 }
 
-impl<'a> Line<'a> {
+impl<'a> OutcomeLine<'a> {
     fn of(subject: &Subject, class: FailureClass, came: &'a Rehearsed) -> Self {
         let (verdict, left_out) = match came {
             Rehearsed::Done(report) => (Some(Verdict::Outcome(Outcome::Drilled(report.clone()))), None),

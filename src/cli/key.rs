@@ -17,7 +17,7 @@ use crate::vocabulary::{NodeName, printable};
 
 mod probe;
 
-pub use probe::{KeyProbeReply, Outcome, Probe, Trouble, probe};
+pub use probe::{KeyProbeReply, Outcome, Probe, ProbeFailure, probe};
 
 /// Make, show, try out and change this node's key
 ///
@@ -191,7 +191,7 @@ fn make(args: &GenerateArgs) -> anyhow::Result<Exit> {
 
 /// What is said of a key.
 #[derive(Debug, Serialize)]
-struct Shown<'a> {
+struct ShownKey<'a> {
     pin: String,
     algorithm: &'a str,
     file: &'a Path,
@@ -212,7 +212,7 @@ fn show(args: &ShowArgs) -> anyhow::Result<Exit> {
         let (pin, algorithm) = (identity.pin().to_string(), identity.algorithm());
         (path, pin, algorithm)
     };
-    let shown = Shown { pin, algorithm, file: &path };
+    let shown = ShownKey { pin, algorithm, file: &path };
     screen::print(&if args.json {
         screen::json(&shown)?
     } else if screen::is_terminal() {

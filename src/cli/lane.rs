@@ -99,7 +99,7 @@ pub fn run(args: LaneArgs) -> anyhow::Result<ExitCode> {
     })?;
     let catalog = args.catalog.unwrap_or_else(|| format!("/etc/keyholder/catalog_{node}.yaml").into());
     let unsigned = args.insecure_unsigned_write;
-    let files = Files { fleet: args.fleet, catalog, node, lane, signers: args.signers, unsigned };
+    let files = RuleFiles { fleet: args.fleet, catalog, node, lane, signers: args.signers, unsigned };
     let rules = files.rules(fleet.as_ref())?;
     let Some(state_dir) = args.state_dir.or(variable("STATE_DIRECTORY")?.map(PathBuf::from)) else {
         bail!("nobody says where the ledger is kept: give --state-dir, or set StateDirectory= in the unit");
@@ -121,7 +121,7 @@ pub fn run(args: LaneArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Where a lane's rules come from, at its start and at each reload.
-struct Files {
+struct RuleFiles {
     fleet: PathBuf,
     catalog: PathBuf,
     node: NodeName,
@@ -130,7 +130,7 @@ struct Files {
     unsigned: bool,
 }
 
-impl Files {
+impl RuleFiles {
     fn rules(&self, fleet: Option<&fleet::Fleet>) -> anyhow::Result<Rules> {
         let Self { node, lane, .. } = self;
         let catalog = Catalog::load(&self.catalog).context("the catalog is not valid")?.catalog;

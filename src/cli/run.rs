@@ -26,7 +26,7 @@ use crate::vocabulary::{NodeName, TaskId, printable};
 
 pub use approve::NotApproved;
 pub use plan::{CatalogTrouble, NoSuchNode, PlanRefused, StepRefused};
-use plan::{Catalogs, Checked, Step};
+use plan::{Catalogs, Checked, PlanStep};
 
 /// How much longer than its action may run a result is waited for: there may be others before it in the lane.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -142,13 +142,13 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     Ok(exit.into())
 }
 
-fn steps(args: &RunArgs) -> anyhow::Result<Vec<Step>> {
+fn steps(args: &RunArgs) -> anyhow::Result<Vec<PlanStep>> {
     if let Some(path) = &args.plan {
         let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         return Ok(plan::parse(&path.to_string_lossy(), &bytes)?);
     }
     let (node, action) = (args.node.clone().unwrap_or_default(), args.action.clone().unwrap_or_default());
-    Ok(vec![Step { node, action, params: plan::params(&args.params)? }])
+    Ok(vec![PlanStep { node, action, params: plan::params(&args.params)? }])
 }
 
 /// Whom the records name.

@@ -26,7 +26,7 @@ pub(crate) fn fancy(problems: &Problems, severity: Severity, colour: bool) -> St
         GraphicalReportHandler::new_themed(theme).with_width(WIDTH).with_links(false).with_urls(false);
     let mut out = String::new();
     for problem in problems {
-        let shown = Shown::new(problem, severity, &problems.source);
+        let shown = MietteProblem::new(problem, severity, &problems.source);
         // Without a report there is still the line.
         if handler.render_report(&mut out, &shown).is_err() {
             out.push_str(&problem.to_string());
@@ -42,16 +42,16 @@ pub(crate) fn fancy(problems: &Problems, severity: Severity, colour: bool) -> St
 
 /// A problem as miette wants it.
 #[derive(Debug)]
-struct Shown<'a> {
+struct MietteProblem<'a> {
     message: String,
     help: Option<String>,
     severity: Severity,
-    line: Option<Line<'a>>,
+    line: Option<SourceLine<'a>>,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> MietteProblem<'a> {
     fn new(problem: &Problem, severity: Severity, source: &'a str) -> Self {
-        let line = Line::of(problem, source);
+        let line = SourceLine::of(problem, source);
         let message = escape(&problem.message);
         Self {
             message: if line.is_some() { message } else { format!("{}: {message}", escape(&problem.file)) },
@@ -62,15 +62,15 @@ impl<'a> Shown<'a> {
     }
 }
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for MietteProblem<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Shown<'_> {}
+impl std::error::Error for MietteProblem<'_> {}
 
-impl Diagnostic for Shown<'_> {
+impl Diagnostic for MietteProblem<'_> {
     fn severity(&self) -> Option<miette::Severity> {
         Some(match self.severity {
             Severity::Error => miette::Severity::Error,
@@ -95,7 +95,7 @@ impl Diagnostic for Shown<'_> {
 /// The one line that a problem is about, or the part of it that fits: a file of one endless line is shown in pieces
 /// and copied nowhere.
 #[derive(Debug)]
-struct Line<'a> {
+struct SourceLine<'a> {
     file: String,
     text: &'a str,
     start: usize,
@@ -104,7 +104,7 @@ struct Line<'a> {
     column: usize,
 }
 
-impl<'a> Line<'a> {
+impl<'a> SourceLine<'a> {
     fn of(problem: &Problem, source: &'a str) -> Option<Self> {
         let (start, len) = problem.span?;
         let (before, after) = source.split_at_checked(start)?;
@@ -124,7 +124,7 @@ impl<'a> Line<'a> {
     }
 }
 
-impl SourceCode for Line<'_> {
+impl SourceCode for SourceLine<'_> {
     /// Whatever is asked for, the answer is this line; nothing else is ever asked for.
     fn read_span<'s>(
         &'s self,

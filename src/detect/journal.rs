@@ -18,12 +18,12 @@ const JOURNALD: &str = "systemd-journald.service";
 const SLACK: Duration = Duration::from_secs(1);
 
 /// What was read last of each unit: its proper name, and the mark of its last line.
-type Known = BTreeMap<UnitName, (UnitName, Option<u64>)>;
+type LastMarks = BTreeMap<UnitName, (UnitName, Option<u64>)>;
 
 /// The units whose lines were read.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Journal {
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<LastMarks>>,
 }
 
 /// What holds for all units of one look.
@@ -106,7 +106,7 @@ impl Journal {
         self.known().insert(unit.clone(), (id.clone(), mark));
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, LastMarks> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

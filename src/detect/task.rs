@@ -23,13 +23,13 @@ use crate::vocabulary::{Command, Target, UnitName};
 const TOGETHER: usize = 256;
 
 /// The readings of looks, by their numbers in the plan, and what the job hands back.
-struct Done {
+struct JobDone {
     group: Group,
     readings: Vec<(usize, Reading)>,
     watcher: Option<Watcher>,
 }
 
-type Job = Pin<Box<dyn Future<Output = Done> + Send>>;
+type Job = Pin<Box<dyn Future<Output = JobDone> + Send>>;
 
 /// What is read together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,9 +58,9 @@ struct Task {
 }
 
 /// Why the task woke.
-enum Woke {
+enum TaskWoke {
     Due,
-    Done(Box<Done>),
+    JobDone(Box<JobDone>),
     Planned { open: bool },
     Closed,
 }
@@ -84,28 +84,28 @@ pub(super) async fn run(mut plan: watch::Receiver<Plan>, systemd: Systemd, out: 
         let next = task.table.next();
         // Each branch is cancel safe; jobs are kept across turns.
         let woke = tokio::select! {
-            () = out.closed() => Woke::Closed,
-            changed = plan.changed(), if open => Woke::Planned { open: changed.is_ok() },
-            Some(done) = task.jobs.next() => Woke::Done(Box::new(done)),
-            () = at(next), if next.is_some() => Woke::Due,
+            () = out.closed() => TaskWoke::Closed,
+            changed = plan.changed(), if open => TaskWoke::Planned { open: changed.is_ok() },
+            Some(done) = task.jobs.next() => TaskWoke::JobDone(Box::new(done)),
+            () = at(next), if next.is_some() => TaskWoke::Due,
         };
         match woke {
-            Woke::Due => {
+            TaskWoke::Due => {
                 task.pending.extend(task.table.take(Instant::now()));
             }
-            Woke::Done(done) => {
+            TaskWoke::JobDone(done) => {
                 if !task.tell(*done, &out) {
                     return;
                 }
             }
-            Woke::Planned { open: still } => {
+            TaskWoke::Planned { open: still } => {
                 open = still;
                 let plan = plan.borrow_and_update().clone();
                 if plan != task.plan {
                     task.take(plan);
                 }
             }
-            Woke::Closed => return,
+            TaskWoke::Closed => return,
         }
     }
 }
@@ -207,12 +207,12 @@ impl Task {
         self.busy.push(group);
         self.jobs.push(Box::pin(async move {
             let (readings, watcher) = job.await;
-            Done { group, readings, watcher }
+            JobDone { group, readings, watcher }
         }));
     }
 
     /// Passes readings on; false if nobody wants them any more.
-    fn tell(&mut self, done: Done, out: &mpsc::Sender<Vec<Vital>>) -> bool {
+    fn tell(&mut self, done: JobDone, out: &mpsc::Sender<Vec<Vital>>) -> bool {
         self.busy.retain(|group| *group != done.group);
         if done.watcher.is_some() {
             self.watcher = done.watcher;
@@ -266,7 +266,7 @@ fn command_job(systemd: Systemd, number: usize, target: Target, command: Command
             CommandExit::NotStarted(why) => Reading::Failed(format!("{program} did not run: {why}")),
             CommandExit::Unseen(why) => Reading::Failed(format!("how {program} ended was not seen: {why}")),
         };
-        Done { group: Group::Command(number), readings: vec![(number, reading)], watcher: None }
+        JobDone { group: Group::Command(number), readings: vec![(number, reading)], watcher: None }
     })
 }
 

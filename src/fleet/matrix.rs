@@ -196,7 +196,7 @@ impl Matrix {
         self.rows.retain(|row| {
             row.node == *node && worker.is_none_or(|worker| row.worker.as_ref() == Some(worker))
         });
-        self.notes = host::notes(fleet, Some(host::Shown { node, worker }));
+        self.notes = host::notes(fleet, Some(host::Selection { node, worker }));
     }
 
     /// How many cells somebody has to see to.

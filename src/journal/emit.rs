@@ -25,7 +25,7 @@ const RETRY: Duration = Duration::from_secs(5);
 
 /// A record on its way, with its number in the audit if it has one.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct NumberedRecord {
     /// Number in the audit; `None` while the database was never open.
     pub(crate) seq: Option<i64>,
     /// The record.
@@ -37,16 +37,16 @@ pub(super) trait Sink: Send + 'static {
     /// Whether somebody is there to read. May block.
     fn ready(&mut self) -> io::Result<()>;
     /// Writes a line. May block.
-    fn write(&mut self, line: &Line);
+    fn write(&mut self, line: &NumberedRecord);
 }
 
 enum Post {
-    Line(Line),
+    NumberedRecord(NumberedRecord),
     Wake,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct EmitterState {
     /// The thread's time inside the sink.
     inside: Inside,
     /// Records that did not fit into the queue.
@@ -61,7 +61,7 @@ struct Shared {
 #[derive(Debug, Clone)]
 pub(crate) struct Journal {
     to: SyncSender<Post>,
-    shared: Arc<Shared>,
+    shared: Arc<EmitterState>,
 }
 
 impl Journal {
@@ -72,7 +72,7 @@ impl Journal {
 
     fn start_with(sink: impl Sink, queue: usize, retry: Duration, node: &NodeName) -> io::Result<Self> {
         let (to, from) = sync_channel(queue);
-        let shared = Arc::<Shared>::default();
+        let shared = Arc::<EmitterState>::default();
         let mut writer = Writer {
             sink,
             shared: shared.clone(),
@@ -89,8 +89,8 @@ impl Journal {
     }
 
     /// Hands a record on, or counts it as lost. Never blocks.
-    pub(crate) fn hand_on(&self, line: Line) {
-        match self.to.try_send(Post::Line(line)) {
+    pub(crate) fn hand_on(&self, line: NumberedRecord) {
+        match self.to.try_send(Post::NumberedRecord(line)) {
             Ok(()) => {}
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
                 self.shared.lost.fetch_add(1, Ordering::Relaxed);
@@ -134,7 +134,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 struct Writer<S> {
     sink: S,
-    shared: Arc<Shared>,
+    shared: Arc<EmitterState>,
     node: String,
     retry: Duration,
     /// How many records are written between two probes: as many as the queue holds.
@@ -187,7 +187,7 @@ impl<S: Sink> Writer<S> {
 
     fn write(&mut self, post: Post) {
         match post {
-            Post::Line(line) => self.shared.inside.run(|| self.sink.write(&line)),
+            Post::NumberedRecord(line) => self.shared.inside.run(|| self.sink.write(&line)),
             Post::Wake => {}
         }
     }
@@ -206,7 +206,7 @@ impl<S: Sink> Writer<S> {
 
     fn note(&mut self, text: String) {
         let record = Record::local(Event::Degraded, Priority::Warning, self.node.clone(), text);
-        self.shared.inside.run(|| self.sink.write(&Line { seq: None, record }));
+        self.shared.inside.run(|| self.sink.write(&NumberedRecord { seq: None, record }));
     }
 }
 

@@ -12,7 +12,7 @@ use tracing_subscriber::Registry;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt as _;
 
-use super::emit::{Line, Sink};
+use super::emit::{NumberedRecord, Sink};
 use super::event::Priority;
 use crate::vocabulary::{NodeName, printable};
 
@@ -44,7 +44,7 @@ impl Sink for Journald {
         Ok(())
     }
 
-    fn write(&mut self, line: &Line) {
+    fn write(&mut self, line: &NumberedRecord) {
         if let Some(dispatch) = &self.dispatch {
             with_default(dispatch, || event(line, &self.node));
         }
@@ -53,7 +53,7 @@ impl Sink for Journald {
 
 /// A record as one journal entry. An empty `Option` leaves its field out; the node's own name makes a journal that
 /// was collected from several hosts readable.
-fn event(line: &Line, node: &NodeName) {
+fn event(line: &NumberedRecord, node: &NodeName) {
     let record = &line.record;
     let pin = record.pin.map(|pin| pin.to_string());
     let req_id = record.req_id.map(|id| id.to_string());

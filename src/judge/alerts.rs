@@ -18,12 +18,12 @@ const CAUSES: usize = 16;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Alerts {
-    episodes: BTreeMap<String, Trouble>,
+    episodes: BTreeMap<String, OpenTrouble>,
 }
 
 /// One episode of trouble with one thing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Trouble {
+struct OpenTrouble {
     since: Moment,
     /// The causes that people were told.
     told: Vec<String>,
@@ -58,7 +58,7 @@ pub struct Alert {
 impl Alerts {
     /// There is trouble with `about`: people are told after `wait`, unless it is over by then or they have been told.
     pub fn raise(&mut self, about: &str, alert: Alert, wait: Duration, now: Moment) {
-        let trouble = self.episodes.entry(about.to_owned()).or_insert_with(|| Trouble {
+        let trouble = self.episodes.entry(about.to_owned()).or_insert_with(|| OpenTrouble {
             since: now,
             told: Vec::new(),
             waiting: Vec::new(),

@@ -1,16 +1,16 @@
 //! From what it means to what is done. Pure and total; the supervisor is only the loop around it.
 
 mod ailing;
+mod decision;
 mod fallen;
 mod ordered;
 mod repair;
 mod seen;
-mod turn;
 
 use super::state::{Action, Event, WorkerState};
 use crate::vocabulary::Moment;
-use turn::Turn;
-pub use turn::{Rungs, Terms, backoff};
+use decision::Decision;
+pub use decision::{Rungs, Terms, backoff};
 
 /// Answers an event with the new state and what is to be done, in this order.
 pub fn decide(
@@ -19,7 +19,7 @@ pub fn decide(
     terms: Terms<'_>,
     now: Moment,
 ) -> (WorkerState, Vec<Action>) {
-    let mut turn = Turn { state: state.clone(), actions: Vec::new(), terms, now, run: None };
+    let mut turn = Decision { state: state.clone(), actions: Vec::new(), terms, now, run: None };
     turn.forget();
     match event {
         Event::Seen { health, invocation } => {

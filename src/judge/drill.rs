@@ -56,12 +56,12 @@ pub enum Stage {
         /// Until when.
         until: Moment,
         /// Why nobody else has.
-        why: End,
+        why: DrillEnd,
     },
     /// It is over.
     Over {
         /// How it ended.
-        end: End,
+        end: DrillEnd,
         /// Whether the worker was seen to be well.
         well: bool,
     },
@@ -70,7 +70,7 @@ pub enum Stage {
 /// How a rehearsal ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum End {
+pub enum DrillEnd {
     /// The detector found it and a watcher brought it back.
     Passed,
     /// It ran anew before its detector had found anything.
@@ -87,7 +87,7 @@ pub enum End {
     Interrupted,
 }
 
-impl fmt::Display for End {
+impl fmt::Display for DrillEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Passed => f.write_str("found by its detector and brought back by a watcher"),
@@ -197,7 +197,7 @@ impl Drill {
                 None
             }
             (Stage::Breaking | Stage::Broken, Trigger::Break(Err(why))) => {
-                self.restore(End::NotBroken(why), now)
+                self.restore(DrillEnd::NotBroken(why), now)
             }
             (_, Trigger::Break(_)) => None,
             (_, Trigger::Remedy(by)) => {
@@ -207,7 +207,7 @@ impl Drill {
                 self.helped = self.helped.take().or_else(|| by.map(str::to_owned));
                 None
             }
-            (_, Trigger::Inherited) => self.restore(End::Interrupted, now),
+            (_, Trigger::Inherited) => self.restore(DrillEnd::Interrupted, now),
             (Stage::Breaking | Stage::Broken, Trigger::Seen { health, invocation, phase }) => {
                 self.seen(health, invocation, phase, now)
             }
@@ -240,9 +240,9 @@ impl Drill {
         };
         if well && at_rest(phase) {
             let end = match (self.found, &self.helped) {
-                (false, _) => End::NotFound,
-                (true, None) => End::NotHelped,
-                (true, Some(_)) => End::Passed,
+                (false, _) => DrillEnd::NotFound,
+                (true, None) => DrillEnd::NotHelped,
+                (true, Some(_)) => DrillEnd::Passed,
             };
             self.stage = Stage::Over { end, well: true };
             return Some(DrillEffect::Report);
@@ -251,11 +251,11 @@ impl Drill {
         if now < self.until + patience {
             return None;
         }
-        let why = if self.found { End::NobodyCame } else { End::UnseenToTheEnd };
+        let why = if self.found { DrillEnd::NobodyCame } else { DrillEnd::UnseenToTheEnd };
         self.restore(why, now)
     }
 
-    fn restore(&mut self, why: End, now: Moment) -> Option<DrillEffect> {
+    fn restore(&mut self, why: DrillEnd, now: Moment) -> Option<DrillEffect> {
         self.stage = Stage::Restoring { until: now + RESTORED_WITHIN, why };
         Some(DrillEffect::Restore)
     }

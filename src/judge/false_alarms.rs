@@ -65,7 +65,7 @@ enum Place {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
+enum Occurrence {
     /// In the world, whether or not the supervisor runs.
     Beats,
     TakesTask,
@@ -85,7 +85,7 @@ enum Event {
 struct Hour {
     dice: Dice,
     case: Case,
-    queue: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    queue: BinaryHeap<Reverse<(u64, u64, Occurrence)>>,
     order: u64,
     now: u64,
     truth: Truth,
@@ -143,25 +143,31 @@ impl Hour {
             fell: 0,
             acts: Vec::new(),
         };
-        for event in [Event::Beats, Event::TakesTask, Event::Polls(0), Event::Polls(1), Event::Sees(0)] {
+        for event in [
+            Occurrence::Beats,
+            Occurrence::TakesTask,
+            Occurrence::Polls(0),
+            Occurrence::Polls(1),
+            Occurrence::Sees(0),
+        ] {
             hour.after(0, event);
         }
         for (event, most) in [
-            (Event::ClockSteps, HOUR / 4),
-            (Event::RedisGoes, HOUR / 3),
-            (Event::Rotates, HOUR / 3),
-            (Event::SupervisorStops, HOUR / 6),
-            (Event::Reloads, 1_000),
+            (Occurrence::ClockSteps, HOUR / 4),
+            (Occurrence::RedisGoes, HOUR / 3),
+            (Occurrence::Rotates, HOUR / 3),
+            (Occurrence::SupervisorStops, HOUR / 6),
+            (Occurrence::Reloads, 1_000),
         ] {
             let first = hour.dice.between(1, most);
             hour.after(first, event);
         }
         let ill = hour.dice.between(HOUR / 6, HOUR / 2);
-        hour.after(ill, Event::FallsIll);
+        hour.after(ill, Occurrence::FallsIll);
         hour
     }
 
-    fn after(&mut self, ms: u64, event: Event) {
+    fn after(&mut self, ms: u64, event: Occurrence) {
         self.order += 1;
         self.queue.push(Reverse((self.now + ms, self.order, event)));
     }
@@ -176,7 +182,7 @@ impl Hour {
             if at > START + HOUR || !self.acts.is_empty() {
                 return;
             }
-            let world = !matches!(event, Event::Polls(_) | Event::Reads(..) | Event::Sees(_));
+            let world = !matches!(event, Occurrence::Polls(_) | Occurrence::Reads(..) | Occurrence::Sees(_));
             if !world && at < self.stopped_until {
                 // It waits, in its order, until the supervisor runs again.
                 self.queue.push(Reverse((self.stopped_until, order, event)));
@@ -231,68 +237,68 @@ impl Hour {
         }
     }
 
-    fn happen(&mut self, event: Event) {
+    fn happen(&mut self, event: Occurrence) {
         match event {
-            Event::Beats => {
+            Occurrence::Beats => {
                 // A loop that is to beat three times within the limit, and is late under load.
                 if !self.ill || self.truth == Truth::Deaf {
                     self.beat = (self.wall + self.now as i64) as u64 * 1_000 + self.order % 1_000;
                 }
                 let next = self.dice.between(self.limits[0] / 6, self.limits[0] * 2 / 5);
-                self.after(next, Event::Beats);
+                self.after(next, Occurrence::Beats);
             }
-            Event::TakesTask => {
+            Occurrence::TakesTask => {
                 if self.redis && !self.ill {
                     self.head += 1;
                 }
                 let next = self.dice.between(self.limits[1] / 8, self.limits[1] * 2 / 5);
-                self.after(next, Event::TakesTask);
+                self.after(next, Occurrence::TakesTask);
             }
-            Event::ClockSteps => {
+            Occurrence::ClockSteps => {
                 self.wall += [DAY as i64, -(DAY as i64)][self.dice.between(0, 1) as usize];
                 let next = self.dice.between(1_000, HOUR / 4);
-                self.after(next, Event::ClockSteps);
+                self.after(next, Occurrence::ClockSteps);
             }
-            Event::RedisGoes => {
+            Occurrence::RedisGoes => {
                 self.redis = false;
                 let away = self.dice.between(500, HOUR / 10);
-                self.after(away, Event::RedisReturns);
+                self.after(away, Occurrence::RedisReturns);
             }
-            Event::RedisReturns => {
+            Occurrence::RedisReturns => {
                 self.redis = true;
                 let next = self.dice.between(60_000, HOUR / 3);
-                self.after(next, Event::RedisGoes);
+                self.after(next, Occurrence::RedisGoes);
             }
-            Event::Rotates => {
+            Occurrence::Rotates => {
                 self.rotated = true;
                 let next = self.dice.between(60_000, HOUR / 3);
-                self.after(next, Event::Rotates);
+                self.after(next, Occurrence::Rotates);
             }
-            Event::SupervisorStops => {
+            Occurrence::SupervisorStops => {
                 let stop = self.dice.between(5_000, 120_000);
                 self.stopped_until = self.now + stop;
                 let next = stop + self.dice.between(20_000, HOUR / 6);
-                self.after(next, Event::SupervisorStops);
+                self.after(next, Occurrence::SupervisorStops);
             }
-            Event::FallsIll => {
+            Occurrence::FallsIll => {
                 if self.truth != Truth::Well {
                     (self.ill, self.fell) = (true, self.now);
-                    self.after(1, Event::Sees(0));
+                    self.after(1, Occurrence::Sees(0));
                 }
             }
-            Event::Reloads => {
+            Occurrence::Reloads => {
                 // What is seen of a unit around a daemon-reload, and then the truth again.
                 let (odd, back) = (self.dice.between(1, 5) as usize, self.dice.between(5, 400));
-                self.after(0, Event::Sees(odd));
-                self.after(back, Event::Sees(0));
-                self.after(1_000, Event::Reloads);
+                self.after(0, Occurrence::Sees(odd));
+                self.after(back, Occurrence::Sees(0));
+                self.after(1_000, Occurrence::Reloads);
             }
-            Event::Sees(what) => {
+            Occurrence::Sees(what) => {
                 let seen = self.seen(what);
                 self.tell(&Happened::Seen(Box::new(seen)));
             }
-            Event::Polls(sign) => self.polls(sign),
-            Event::Reads(sign, mark, failed) => {
+            Occurrence::Polls(sign) => self.polls(sign),
+            Occurrence::Reads(sign, mark, failed) => {
                 if self.now - self.read[sign] > self.limits[sign] / 2 || failed {
                     self.blind[sign] = self.now;
                 }
@@ -328,11 +334,11 @@ impl Hour {
             _ => Some(self.head),
         };
         if !self.dice.one_in(40) {
-            self.after(took, Event::Reads(sign, mark, failed));
+            self.after(took, Occurrence::Reads(sign, mark, failed));
         }
         let every = self.every(sign);
         let late = if self.dice.one_in(10) { self.dice.between(0, every) } else { 0 };
-        self.after(took.max(every + late), Event::Polls(sign));
+        self.after(took.max(every + late), Occurrence::Polls(sign));
     }
 
     fn seen(&self, what: usize) -> Observation {

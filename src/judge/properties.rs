@@ -9,7 +9,7 @@ use crate::vocabulary::{BlastRadius, InvocationId, Moment, Policy, Remedy, Repai
 
 /// One step of a story.
 #[derive(Debug, Clone)]
-enum Step {
+enum StoryStep {
     Pass(u64),
     Seen(Health, u8),
     Done(Ending),
@@ -40,7 +40,7 @@ fn health() -> impl Strategy<Value = Health> {
     ]
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = StoryStep> {
     let ending = prop_oneof![
         3 => (0u8..4).prop_map(|n| Ending::Started(InvocationId::from_bytes([n; 16]))),
         3 => Just(Ending::Failed),
@@ -54,13 +54,13 @@ fn step() -> impl Strategy<Value = Step> {
         OrderRequest { remedy, expect: run.map(|n| InvocationId::from_bytes([n; 16])), force }
     });
     prop_oneof![
-        4 => (0u64..200_000).prop_map(Step::Pass),
-        8 => (health(), 0u8..4).prop_map(|(health, run)| Step::Seen(health, run)),
-        4 => ending.prop_map(Step::Done),
-        2 => wish.prop_map(Step::Ordered),
-        1 => (0u64..600_000).prop_map(Step::Hold),
-        1 => Just(Step::Release),
-        1 => Just(Step::Restart),
+        4 => (0u64..200_000).prop_map(StoryStep::Pass),
+        8 => (health(), 0u8..4).prop_map(|(health, run)| StoryStep::Seen(health, run)),
+        4 => ending.prop_map(StoryStep::Done),
+        2 => wish.prop_map(StoryStep::Ordered),
+        1 => (0u64..600_000).prop_map(StoryStep::Hold),
+        1 => Just(StoryStep::Release),
+        1 => Just(StoryStep::Restart),
     ]
 }
 
@@ -174,20 +174,20 @@ impl Play {
         actions
     }
 
-    fn step(&mut self, step: &Step) {
+    fn step(&mut self, step: &StoryStep) {
         match step {
-            Step::Pass(ms) => self.now = self.now + Duration::from_millis(*ms),
-            Step::Seen(health, run) => {
+            StoryStep::Pass(ms) => self.now = self.now + Duration::from_millis(*ms),
+            StoryStep::Seen(health, run) => {
                 self.last = (health.clone(), *run);
                 self.look();
             }
-            Step::Done(ending) => {
+            StoryStep::Done(ending) => {
                 if let Phase::Repairing { .. } = self.state.phase {
                     self.in_flight = false;
                 }
                 self.feed(&Event::Done(*ending));
             }
-            Step::Ordered(wish) => {
+            StoryStep::Ordered(wish) => {
                 let run = InvocationId::from_bytes([self.last.1; 16]);
                 let admitted =
                     admit(&self.state, &self.last.0, Some(run), Host::Running, *wish, &self.policy, self.now);
@@ -195,7 +195,7 @@ impl Play {
                     self.feed(&Event::Ordered(wish.remedy));
                 }
             }
-            Step::Hold(ms) => {
+            StoryStep::Hold(ms) => {
                 let until = self.now + Duration::from_millis(*ms);
                 self.feed(&Event::Hold(Hold {
                     until,
@@ -204,10 +204,10 @@ impl Play {
                     by_peer: false,
                 }));
             }
-            Step::Release => {
+            StoryStep::Release => {
                 self.feed(&Event::Release);
             }
-            Step::Restart => {
+            StoryStep::Restart => {
                 self.state = self.state.clone().taken_over();
                 self.in_flight = false;
             }

@@ -17,7 +17,7 @@ const CHAPTER: usize = 16;
 
 /// What is known of a worker at one moment, from which a replay can go on.
 #[derive(Debug, Clone)]
-pub struct Known {
+pub struct Baseline {
     /// What its host is doing.
     pub host: Host,
     /// What was seen of its unit.
@@ -45,7 +45,7 @@ pub struct Tape {
 struct Chapter {
     at: Moment,
     crowd: Crowd,
-    known: Known,
+    known: Baseline,
     happened: Vec<(Moment, Option<Crowd>, Happened)>,
 }
 
@@ -71,7 +71,7 @@ enum Says {
 
 impl Tape {
     /// Takes down what is about to happen. `known` is what is known before it.
-    pub fn note(&mut self, what: Happened, now: Moment, known: impl FnOnce() -> Known) {
+    pub fn note(&mut self, what: Happened, now: Moment, known: impl FnOnce() -> Baseline) {
         if let Happened::Seen(_) = what {
             // It may be another run, of which nothing has been seen to move.
             self.rows.iter_mut().for_each(|row| row.length = 0);
@@ -109,7 +109,7 @@ impl Tape {
 
     /// Takes down that time alone is about to change something, unless something else has just happened as well. A reading may
     /// be taken back when the next one says the same.
-    pub fn time(&mut self, now: Moment, known: impl FnOnce() -> Known) {
+    pub fn time(&mut self, now: Moment, known: impl FnOnce() -> Baseline) {
         let fresh = |chapter: &Chapter| {
             chapter.happened.last().is_some_and(|(at, _, what)| *at == now && what.reading().is_none())
         };
@@ -119,7 +119,7 @@ impl Tape {
     }
 
     /// Takes down what the node's workers are like, if that has changed since the last time.
-    pub fn crowd(&mut self, crowd: Crowd, now: Moment, known: impl FnOnce() -> Known) {
+    pub fn crowd(&mut self, crowd: Crowd, now: Moment, known: impl FnOnce() -> Baseline) {
         if crowd == self.crowd {
             return;
         }
@@ -139,7 +139,7 @@ impl Tape {
     pub fn log(&self, worker: &Target, care: &Care) -> Vec<Line> {
         let Some(first) = self.before.as_ref().or(self.now.as_ref()) else { return Vec::new() };
         let line = |at_ms, crowd, what| Line { at_ms, worker: worker.clone(), crowd, what };
-        let Known { host, seen, signs, state } = first.known.clone();
+        let Baseline { host, seen, signs, state } = first.known.clone();
         let opening = Opening { care: care.clone(), host: Some(host), seen: Some(seen), signs, state };
         let opens = line(first.at, Some(first.crowd), Happened::Opens(Box::new(opening)));
         let chapters = self.before.iter().chain(&self.now);

@@ -96,7 +96,7 @@ pub(super) struct Gate(Mutex<Seats>);
 
 impl Gate {
     /// Gives a newcomer a seat.
-    pub(super) fn enter(self: &Arc<Self>, pool: Pool) -> Entry {
+    pub(super) fn enter(self: &Arc<Self>, pool: Pool) -> Admission {
         let (cut, told) = oneshot::channel();
         let mut seats = self.lock();
         let id = seats.arrivals;
@@ -104,7 +104,7 @@ impl Gate {
         seats.taken.insert(id, OpenConnection { pool: pool.clone(), spoke: false, cut: Some(cut) });
         let full = seats.make_room(id, &pool);
         drop(seats);
-        Entry { seat: ConnectionPermit { gate: Arc::clone(self), id }, told: Eviction(told), full }
+        Admission { seat: ConnectionPermit { gate: Arc::clone(self), id }, told: Eviction(told), full }
     }
 
     /// Tells every connection to go.
@@ -129,7 +129,7 @@ impl Gate {
 
 /// What a newcomer gets.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct Admission {
     /// Its seat.
     pub(super) seat: ConnectionPermit,
     /// Whether it has to go.

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::channel::{Carrier, Channel};
-use super::gate::{ConnectionPermit, Entry, Gate, Pool, Reason};
+use super::gate::{Admission, ConnectionPermit, Gate, Pool, Reason};
 use super::identity::Identity;
 use super::inbox::{Asker, Inbox};
 use super::orders::Orders;
@@ -152,15 +152,15 @@ impl Door {
         nodes.find(|(_, n)| !n.disabled && n.address.ip().to_canonical() == ip).map(|(name, _)| name.clone())
     }
 
-    fn welcome(&self, stream: UnixStream, uid: u32, entry: Entry) -> impl Future<Output = ()> + use<> {
+    fn welcome(&self, stream: UnixStream, uid: u32, entry: Admission) -> impl Future<Output = ()> + use<> {
         let channel = Channel::new(Box::new(stream), MAX_REQUEST);
         let session = Session::new(self.room.clone(), channel, Asker::Local { uid });
         session.run(entry.seat, entry.told, Instant::now() + ARRIVAL_DEADLINE)
     }
 
     /// From an accepted connection to a peer's session, or to one audit line.
-    async fn meet(self: Arc<Self>, stream: TcpStream, from: SocketAddr, entry: Entry) {
-        let Entry { seat, mut told, .. } = entry;
+    async fn meet(self: Arc<Self>, stream: TcpStream, from: SocketAddr, entry: Admission) {
+        let Admission { seat, mut told, .. } = entry;
         let by = Instant::now() + ARRIVAL_DEADLINE;
         let met = tokio::select! {
             met = timeout_at(by, self.authenticate(stream, &seat)) => {

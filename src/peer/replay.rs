@@ -18,14 +18,14 @@ use crate::vocabulary::{NodeName, ReqId};
 const REMEMBERED: usize = 128;
 
 #[derive(Debug)]
-enum Entry {
+enum Remembered {
     UnderWay(Vec<oneshot::Sender<Verdict>>),
     Done(Box<Verdict>),
 }
 
 /// What is to be done with a request.
 #[derive(Debug)]
-pub(super) enum Turn {
+pub(super) enum ReplayCheck {
     /// It is new: carry it out, then say [`Replays::finish`]. Its verdict arrives here as well.
     Act(oneshot::Receiver<Verdict>),
     /// It is a copy of one that is under way or done: its verdict arrives here.
@@ -34,7 +34,7 @@ pub(super) enum Turn {
 
 #[derive(Debug, Default)]
 struct Memory {
-    entries: HashMap<ReqId, Entry>,
+    entries: HashMap<ReqId, Remembered>,
     order: VecDeque<ReqId>,
 }
 
@@ -44,32 +44,32 @@ pub(super) struct Replays(Arc<Mutex<HashMap<Option<NodeName>, Memory>>>);
 
 impl Replays {
     /// Takes a request down before it is carried out.
-    pub(super) fn begin(&self, asker: &Asker, req_id: ReqId) -> Turn {
+    pub(super) fn begin(&self, asker: &Asker, req_id: ReqId) -> ReplayCheck {
         let (sender, receiver) = oneshot::channel();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let memory = all.entry(key(asker)).or_default();
         match memory.entries.get_mut(&req_id) {
-            Some(Entry::UnderWay(waiting)) => {
+            Some(Remembered::UnderWay(waiting)) => {
                 waiting.retain(|w| !w.is_closed());
                 waiting.push(sender);
-                return Turn::Wait(receiver);
+                return ReplayCheck::Wait(receiver);
             }
-            Some(Entry::Done(verdict)) => {
+            Some(Remembered::Done(verdict)) => {
                 // The receiver is in our hands, so it cannot be closed.
                 let _ = sender.send((**verdict).clone());
-                return Turn::Wait(receiver);
+                return ReplayCheck::Wait(receiver);
             }
             None => {}
         }
-        memory.entries.insert(req_id, Entry::UnderWay(vec![sender]));
+        memory.entries.insert(req_id, Remembered::UnderWay(vec![sender]));
         memory.order.push_back(req_id);
         while memory.order.len() > REMEMBERED {
             let Some(oldest) = memory.order.pop_front() else { break };
             match memory.entries.get(&oldest) {
                 // Still under way: it has to stay, so the next oldest goes.
-                Some(Entry::UnderWay(_)) if memory.order.len() < 2 * REMEMBERED => {
+                Some(Remembered::UnderWay(_)) if memory.order.len() < 2 * REMEMBERED => {
                     memory.order.push_back(oldest);
-                    if memory.entries.values().all(|e| matches!(e, Entry::UnderWay(_))) {
+                    if memory.entries.values().all(|e| matches!(e, Remembered::UnderWay(_))) {
                         break;
                     }
                 }
@@ -78,7 +78,7 @@ impl Replays {
                 }
             }
         }
-        Turn::Act(receiver)
+        ReplayCheck::Act(receiver)
     }
 
     /// Takes the verdict down and hands it to everybody who waits for it.
@@ -87,9 +87,9 @@ impl Replays {
             let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(memory) = all.get_mut(&key(asker)) else { return };
             let Some(entry) = memory.entries.get_mut(&req_id) else { return };
-            match std::mem::replace(entry, Entry::Done(Box::new(verdict.clone()))) {
-                Entry::UnderWay(waiting) => waiting,
-                Entry::Done(_) => return,
+            match std::mem::replace(entry, Remembered::Done(Box::new(verdict.clone()))) {
+                Remembered::UnderWay(waiting) => waiting,
+                Remembered::Done(_) => return,
             }
         };
         for one in waiting {
@@ -138,12 +138,12 @@ mod tests {
     #[test]
     fn a_copy_waits_for_the_first_ones_verdict_and_a_late_copy_gets_it_at_once() {
         let (replays, mars) = (Replays::default(), asker("mars"));
-        let Turn::Act(mut first) = replays.begin(&mars, id(1)) else { panic!("new") };
-        let Turn::Wait(mut copy) = replays.begin(&mars, id(1)) else { panic!("a copy acts") };
+        let ReplayCheck::Act(mut first) = replays.begin(&mars, id(1)) else { panic!("new") };
+        let ReplayCheck::Wait(mut copy) = replays.begin(&mars, id(1)) else { panic!("a copy acts") };
         assert!(copy.try_recv().is_err());
         replays.finish(&mars, id(1), &verdict(9));
         assert_eq!((first.try_recv().unwrap(), copy.try_recv().unwrap()), (verdict(9), verdict(9)));
-        let Turn::Wait(mut late) = replays.begin(&mars, id(1)) else { panic!("a late copy acts") };
+        let ReplayCheck::Wait(mut late) = replays.begin(&mars, id(1)) else { panic!("a late copy acts") };
         assert_eq!(late.try_recv().unwrap(), verdict(9));
     }
 
@@ -151,9 +151,9 @@ mod tests {
     fn two_peers_may_use_the_same_id() {
         let replays = Replays::default();
         for name in ["mars", "ai-core"] {
-            assert!(matches!(replays.begin(&asker(name), id(1)), Turn::Act(_)));
+            assert!(matches!(replays.begin(&asker(name), id(1)), ReplayCheck::Act(_)));
         }
-        assert!(matches!(replays.begin(&Asker::Local { uid: 0 }, id(1)), Turn::Act(_)));
+        assert!(matches!(replays.begin(&Asker::Local { uid: 0 }, id(1)), ReplayCheck::Act(_)));
     }
 
     #[test]
@@ -162,11 +162,11 @@ mod tests {
         let _first = replays.begin(&mars, id(0));
         let done = Verdict::Refused(Refusal::new(RefusalCode::Busy, "busy"));
         for n in 1..10_000 {
-            assert!(matches!(replays.begin(&mars, id(n)), Turn::Act(_)));
+            assert!(matches!(replays.begin(&mars, id(n)), ReplayCheck::Act(_)));
             replays.finish(&mars, id(n), &done);
         }
-        assert!(matches!(replays.begin(&mars, id(0)), Turn::Wait(_)));
-        assert!(matches!(replays.begin(&mars, id(9_990)), Turn::Wait(_)));
+        assert!(matches!(replays.begin(&mars, id(0)), ReplayCheck::Wait(_)));
+        assert!(matches!(replays.begin(&mars, id(9_990)), ReplayCheck::Wait(_)));
         assert!(replays.0.lock().unwrap().values().all(|m| m.entries.len() <= REMEMBERED + 1));
     }
 
@@ -175,6 +175,6 @@ mod tests {
         let (replays, mars) = (Replays::default(), asker("mars"));
         let _ = replays.begin(&mars, id(1));
         replays.forget(&mars, id(1));
-        assert!(matches!(replays.begin(&mars, id(1)), Turn::Act(_)));
+        assert!(matches!(replays.begin(&mars, id(1)), ReplayCheck::Act(_)));
     }
 }

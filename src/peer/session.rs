@@ -21,7 +21,7 @@ use super::gate::{ConnectionPermit, Eviction, Reason};
 use super::inbox::{Asker, Inbox, InboxMessage, Subscription, Update, View};
 use super::orders::Orders;
 use super::refusals::Refusals;
-use super::replay::{Replays, Turn};
+use super::replay::{ReplayCheck, Replays};
 use super::wire::{
     ClientFrame, Hello, MAX_REPLY, NodeReport, NodeState, Outcome, Refusal, RefusalCode, Reply, Request,
     ServerFrame, Verb, Verdict,
@@ -276,8 +276,8 @@ impl Session {
         }
         let replays = &self.room.replays;
         let ours = match replays.begin(&self.asker, request.req_id) {
-            Turn::Wait(verdict) => return Ok(verdict),
-            Turn::Act(verdict) => verdict,
+            ReplayCheck::Wait(verdict) => return Ok(verdict),
+            ReplayCheck::Act(verdict) => verdict,
         };
         if let Asker::Peer { node, .. } = &self.asker
             && let Err(refusal) = self.room.orders.take(node, request)

@@ -56,7 +56,7 @@ pub(super) struct Waiting {
 }
 
 #[derive(Debug)]
-pub(super) enum Ask {
+pub(super) enum StoreRequest {
     Audit(u32, oneshot::Sender<Result<Vec<AuditLine>, StoreError>>),
     Flush(oneshot::Sender<Result<(), StoreError>>),
 }
@@ -67,7 +67,7 @@ pub(super) struct Shared {
     pub(super) journal: Option<Journal>,
     no_journal: Option<String>,
     saves: Mutex<BTreeMap<Key, Waiting>>,
-    asks: Mutex<Vec<Ask>>,
+    asks: Mutex<Vec<StoreRequest>>,
     /// What is wrong with the database.
     trouble: Mutex<Option<String>>,
     /// What went wrong and cannot be undone in this run: a damaged file was set aside.
@@ -115,7 +115,7 @@ impl Shared {
         std::mem::take(&mut lock(&self.saves))
     }
 
-    pub(super) fn take_asks(&self) -> Vec<Ask> {
+    pub(super) fn take_asks(&self) -> Vec<StoreRequest> {
         std::mem::take(&mut lock(&self.asks))
     }
 }
@@ -172,7 +172,7 @@ impl StoreHandle {
     /// When the database cannot be read, or not within 2 s.
     pub fn audit(&self, last: u32) -> impl Future<Output = Result<Vec<AuditLine>, StoreError>> + use<> {
         let (answer, wait) = oneshot::channel();
-        self.ask(Ask::Audit(last, answer));
+        self.ask(StoreRequest::Audit(last, answer));
         async { timeout(AUDIT, wait).await.ok().and_then(Result::ok).unwrap_or(Err(StoreError::Late)) }
     }
 
@@ -184,7 +184,7 @@ impl StoreHandle {
     pub async fn flush(&self, deadline: Duration) -> Result<(), StoreError> {
         let until = Instant::now() + deadline;
         let (answer, wait) = oneshot::channel();
-        self.ask(Ask::Flush(answer));
+        self.ask(StoreRequest::Flush(answer));
         timeout_at(until, wait).await.ok().and_then(Result::ok).unwrap_or(Err(StoreError::Late))?;
         let Some(journal) = &self.shared.journal else { return Ok(()) };
         let (done, wait) = oneshot::channel();
@@ -221,7 +221,7 @@ impl StoreHandle {
         &self.shared
     }
 
-    fn ask(&self, ask: Ask) {
+    fn ask(&self, ask: StoreRequest) {
         let mut asks = lock(&self.shared.asks);
         // Dropping the question answers it: its asker is told that it came too late.
         if asks.len() < ASKS {

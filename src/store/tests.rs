@@ -72,7 +72,7 @@ fn the_newest_state_of_each_worker_comes_back_and_says_from_which_boot() {
     let dir = TempDir::new().unwrap();
     let before = Moment::now();
     let first = open(settings(dir.path()));
-    assert_eq!(first.loaded, Loaded::default());
+    assert_eq!(first.loaded, SavedState::default());
     save(&first, "write", "1");
     save(&first, "read", "a");
     save(&first, "write", "2");
@@ -460,7 +460,7 @@ fn a_disk_that_hangs_does_not_hold_up_the_start() {
     assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
     let began = Instant::now();
     let evidence = open(Settings { load: Duration::from_millis(50), ..settings(dir.path()) });
-    assert_eq!(evidence.loaded, Loaded::default());
+    assert_eq!(evidence.loaded, SavedState::default());
     for n in 0..5000 {
         record(&evidence, n.to_string());
         save(&evidence, "write", "1");

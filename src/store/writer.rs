@@ -9,10 +9,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
 use super::db::{self, Db, Saved};
-use super::handle::{Ask, Key, Shared, StoreError};
+use super::handle::{Key, Shared, StoreError, StoreRequest};
 use super::trouble::Trouble;
-use super::{Loaded, Settings};
-use crate::journal::{Event, Line, Mail, Priority, Record, Stamped, Stamper, rfc3339};
+use super::{SavedState, Settings};
+use crate::journal::{Event, Mail, NumberedRecord, Priority, Record, Stamped, Stamper, rfc3339};
 use crate::peer::wire::AuditLine;
 use crate::vocabulary::{Moment, NodeName};
 
@@ -88,7 +88,7 @@ impl Writer {
     }
 
     /// Runs until nobody is left who could send anything.
-    pub(super) fn run(mut self, loaded: &SyncSender<Loaded>) {
+    pub(super) fn run(mut self, loaded: &SyncSender<SavedState>) {
         if self.settings.boot_id.is_empty() {
             let text = "the kernel's boot id cannot be read (/proc/sys/kernel/random/boot_id; hidden by \
                         ProcSubset=pid?): after a restart all saved times count as those of an earlier boot";
@@ -96,7 +96,7 @@ impl Writer {
             self.note(Priority::Warning, text.to_owned());
         }
         self.work(Vec::new());
-        let mut found = Loaded::default();
+        let mut found = SavedState::default();
         for (key, saved) in &self.kept {
             let saved = saved.loaded(&self.settings.boot_id);
             match key {
@@ -137,7 +137,7 @@ impl Writer {
     }
 
     /// Takes what comes within [`LET_ACT`], or until somebody asks something.
-    fn gather(&mut self) -> Vec<Ask> {
+    fn gather(&mut self) -> Vec<StoreRequest> {
         let until = Instant::now() + LET_ACT;
         while self.pending.len() < self.settings.pending {
             let Ok(mail) = self.from.recv_timeout(until.saturating_duration_since(Instant::now())) else {
@@ -185,7 +185,7 @@ impl Writer {
         self.keep(stamped);
     }
 
-    fn work(&mut self, asks: Vec<Ask>) {
+    fn work(&mut self, asks: Vec<StoreRequest>) {
         for (key, waiting) in self.shared.take_saves() {
             self.dirty.insert(key.clone());
             let boot_id = self.settings.boot_id.clone();
@@ -193,7 +193,7 @@ impl Writer {
                 Saved { json: waiting.json, boot_id, moment: waiting.moment, wall_ms: waiting.wall_ms };
             self.kept.insert(key, saved);
         }
-        if asks.iter().any(|ask| matches!(ask, Ask::Flush(_))) {
+        if asks.iter().any(|ask| matches!(ask, StoreRequest::Flush(_))) {
             self.try_again = Instant::now();
         }
         self.write();
@@ -291,19 +291,19 @@ impl Writer {
         let Some(journal) = &self.shared.journal else { return };
         for pending in self.pending.iter_mut().filter(|pending| !pending.handed_on) {
             let seq = base.map(|base| base.saturating_add_unsigned(pending.stamped.no));
-            journal.hand_on(Line { seq, record: pending.stamped.record.clone() });
+            journal.hand_on(NumberedRecord { seq, record: pending.stamped.record.clone() });
             pending.handed_on = true;
         }
     }
 
-    fn answer(&mut self, ask: Ask) {
+    fn answer(&mut self, ask: StoreRequest) {
         match ask {
-            Ask::Audit(last, answer) => {
+            StoreRequest::Audit(last, answer) => {
                 if !answer.is_closed() {
                     let _ = answer.send(self.audit(last));
                 }
             }
-            Ask::Flush(answer) => {
+            StoreRequest::Flush(answer) => {
                 let result = match &self.trouble {
                     None => Ok(()),
                     Some((_, text)) => Err(StoreError::Degraded(text.clone())),

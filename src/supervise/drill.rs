@@ -19,7 +19,7 @@ use super::worker::Worker;
 use crate::fleet::Right;
 use crate::journal::{Event as Kind, Priority, Record};
 use crate::judge::{
-    Alert, Drill, DrillEffect, End, Event, Ground, Health, Host, Phase, Stage, Trigger, rehearsable,
+    Alert, Drill, DrillEffect, DrillEnd, Event, Ground, Health, Host, Phase, Stage, Trigger, rehearsable,
 };
 use crate::peer::inbox::Asker;
 use crate::peer::wire::{
@@ -288,7 +288,7 @@ impl Core {
     fn seen_through(&mut self, name: &WorkerName, now: Moment) {
         let Some(under_way) = &mut self.drills.under_way else { return };
         under_way.well = Some(Instant::now());
-        let passed = matches!(under_way.drill.stage, Stage::Over { end: End::Passed, .. });
+        let passed = matches!(under_way.drill.stage, Stage::Over { end: DrillEnd::Passed, .. });
         if let Some(worker) = self.workers.get_mut(name) {
             if let Some(rehearsing) = &mut worker.rehearsing {
                 rehearsing.policy = None;
@@ -309,10 +309,10 @@ impl Core {
         let UnderWay { drill, evidence, began, found, well, reply, .. } = under_way;
         let Stage::Over { end, well: is_well } = drill.stage else { return };
         if drill.by_peer {
-            let took_place = !matches!(end, End::NotBroken(_));
+            let took_place = !matches!(end, DrillEnd::NotBroken(_));
             self.peer_rehearsed(name, drill.began, took_place, now);
         }
-        if let End::NotBroken(why) = &end {
+        if let DrillEnd::NotBroken(why) = &end {
             // Nothing was shown, so nothing is kept of it; what was begun of it is undone.
             let text = format!("no rehearsal of {} with {}: {why}", drill.class, self.target(name));
             let record = Record::local(Kind::Refused, Priority::Notice, self.target(name), text.clone());
@@ -327,7 +327,7 @@ impl Core {
             return;
         }
         let us = |from: Instant, to: Instant| u64::try_from((to - from).as_micros()).unwrap_or(u64::MAX);
-        let passed = end == End::Passed && canary.is_none();
+        let passed = end == DrillEnd::Passed && canary.is_none();
         let why = match (&canary, is_well) {
             (Some(why), _) => format!("{end}, but a task that was sent through it afterwards {why}"),
             (None, true) => end.to_string(),
@@ -341,7 +341,7 @@ impl Core {
             why,
             by: drill.helped,
             detect_us: found.map(|found| us(began, found)),
-            repair_us: (end == End::Passed)
+            repair_us: (end == DrillEnd::Passed)
                 .then(|| found.zip(well).map(|(found, well)| us(found, well)))
                 .flatten(),
             evidence,

@@ -11,7 +11,7 @@ use std::hash::{Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::neighbours::seen::{Ask, Seen};
+use super::neighbours::seen::{Seen, WatcherOrder};
 use super::worker::Worker;
 use crate::fleet::Worker as Spec;
 use crate::judge::{
@@ -237,7 +237,7 @@ impl Rules {
         (!same).then_some(report)
     }
 
-    fn ask(&self, world: &mut World, watcher: usize) -> Ask {
+    fn ask(&self, world: &mut World, watcher: usize) -> WatcherOrder {
         let now = world.now;
         let me = ["ada", "bob"][watcher].parse().unwrap();
         world.watchers[watcher].seen.ask(&me, &self.spec, || watcher as u32, THERE, now)
@@ -248,7 +248,7 @@ impl Rules {
         let mut dues: Vec<Moment> = world.node.state.wake(&self.spec.policy).into_iter().collect();
         for watcher in 0..2 {
             if world.watchers[watcher].order.is_none()
-                && let Ask::At(at) = self.ask(&mut world.clone(), watcher)
+                && let WatcherOrder::At(at) = self.ask(&mut world.clone(), watcher)
             {
                 dues.push(at);
             }
@@ -289,7 +289,7 @@ impl Rules {
                     next.watchers[watcher].order = None;
                     self.ordered(next, watcher, expect)
                 });
-            } else if let Ask::Now(..) = self.ask(&mut world.clone(), watcher) {
+            } else if let WatcherOrder::Now(..) = self.ask(&mut world.clone(), watcher) {
                 step("an order leaves", &|next| {
                     self.ask(next, watcher);
                     next.watchers[watcher].order = Some(next.watchers[watcher].seen.report.invocation);

@@ -31,7 +31,7 @@ pub(super) struct LaneNews {
 
 /// What was told last of one lane, and which file it was.
 #[derive(Default)]
-struct Known {
+struct LastStatus {
     file: Option<(u64, i64, i64)>,
     at: Option<Moment>,
     told: Option<(Result<Option<LaneStatus>, String>, bool)>,
@@ -43,12 +43,12 @@ pub(super) async fn follow(
     mut lanes: watch::Receiver<Vec<(WorkerName, Mode)>>,
     news: mpsc::Sender<LaneNews>,
 ) {
-    let mut known = BTreeMap::<WorkerName, (Mode, Known)>::new();
+    let mut known = BTreeMap::<WorkerName, (Mode, LastStatus)>::new();
     loop {
         let wanted = lanes.borrow_and_update().clone();
         known.retain(|name, (mode, _)| wanted.iter().any(|(worker, lane)| worker == name && lane == mode));
         for (worker, lane) in &wanted {
-            let (_, known) = known.entry(worker.clone()).or_insert_with(|| (*lane, Known::default()));
+            let (_, known) = known.entry(worker.clone()).or_insert_with(|| (*lane, LastStatus::default()));
             if let Some((said, silent)) = known.look(&LaneStatus::path(*lane), &me, *lane, Moment::now())
                 && news.send(LaneNews { worker: worker.clone(), said, silent }).await.is_err()
             {
@@ -78,7 +78,7 @@ pub(super) fn word(me: &NodeName, lane: Mode) -> Option<LaneStatus> {
     }
 }
 
-impl Known {
+impl LastStatus {
     /// What is new to show, if anything is.
     fn look(
         &mut self,
@@ -203,12 +203,12 @@ mod tests {
 
     struct Scene {
         dir: tempfile::TempDir,
-        known: Known,
+        known: LastStatus,
     }
 
     impl Scene {
         fn new() -> Self {
-            Self { dir: tempfile::tempdir().unwrap(), known: Known::default() }
+            Self { dir: tempfile::tempdir().unwrap(), known: LastStatus::default() }
         }
 
         fn put(&self, bytes: &[u8]) {

@@ -6,7 +6,7 @@ mod told;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use self::seen::{Ask, Seen, rank};
+use self::seen::{Seen, WatcherOrder, rank};
 use self::told::Announcements;
 use crate::fleet::Fleet;
 use crate::journal::Record;
@@ -284,9 +284,9 @@ impl Neighbour {
                 break;
             }
             match seen.ask(me, spec, || rank(fleet, me, node, name), there, now) {
-                Ask::Nothing => {}
-                Ask::At(at) => wake = Some(wake.map_or(at, |earlier: Moment| earlier.min(at))),
-                Ask::Now(remedy, saw) => {
+                WatcherOrder::Nothing => {}
+                WatcherOrder::At(at) => wake = Some(wake.map_or(at, |earlier: Moment| earlier.min(at))),
+                WatcherOrder::Now(remedy, saw) => {
                     self.orders.take(age);
                     go.push((name.clone(), remedy, saw));
                 }

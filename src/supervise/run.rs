@@ -31,7 +31,7 @@ use crate::peer::inbox::{Inbox, InboxMessage};
 use crate::peer::listener::{self, DoorError};
 use crate::peer::watch::{self, PeerEvent, PeerHandle};
 use crate::peer::wire::Hello;
-use crate::store::{self, Loaded};
+use crate::store::{self, SavedState};
 use crate::systemd::{self, BusState, HostState, SystemdEvent};
 use crate::vocabulary::{BootNonce, Moment, NodeName};
 
@@ -384,7 +384,7 @@ fn away(saved_wall_ms: i64) -> Duration {
 }
 
 /// Takes over what an earlier run of the supervisor saved of the workers.
-fn take_over(core: &mut Core, fleet: &Fleet, loaded: &Loaded, now: Moment) {
+fn take_over(core: &mut Core, fleet: &Fleet, loaded: &SavedState, now: Moment) {
     let Some(node) = fleet.nodes.get(&core.me) else { return };
     for (name, saved) in &loaded.workers {
         let Some(spec) = node.workers.get(name) else { continue };

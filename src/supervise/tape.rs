@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::worker::{Worker, rungs, salt};
 use crate::fleet::Worker as Spec;
 use crate::judge::log::{Care, Happened, Line};
-use crate::judge::tape::Known;
+use crate::judge::tape::Baseline;
 use crate::judge::{Crowd, Event, Host, Observation, Signs};
 use crate::vocabulary::{Moment, NodeName, Target, WorkerName};
 
@@ -14,7 +14,7 @@ impl Worker {
     /// Takes down what is about to happen to it; call it before it does.
     pub(super) fn note(&mut self, what: Happened, host: Host, now: Moment) {
         let Self { tape, seen, signs, state, .. } = self;
-        let known = || Known { host, seen: seen.clone(), signs: signs.clone(), state: state.clone() };
+        let known = || Baseline { host, seen: seen.clone(), signs: signs.clone(), state: state.clone() };
         tape.note(what, now, known);
     }
 
@@ -29,14 +29,14 @@ impl Worker {
             Event::Release => self.note(Happened::Release, host, now),
         }
         let Self { tape, seen, signs, state, .. } = self;
-        let known = || Known { host, seen: seen.clone(), signs: signs.clone(), state: state.clone() };
+        let known = || Baseline { host, seen: seen.clone(), signs: signs.clone(), state: state.clone() };
         tape.crowd(crowd, now, known);
     }
 
     /// Takes down that time alone is about to change its state.
     pub(super) fn note_time(&mut self, host: Host, now: Moment) {
         let Self { tape, seen, signs, state, .. } = self;
-        let known = || Known { host, seen: seen.clone(), signs: signs.clone(), state: state.clone() };
+        let known = || Baseline { host, seen: seen.clone(), signs: signs.clone(), state: state.clone() };
         tape.time(now, known);
     }
 

@@ -1,5 +1,6 @@
 //! Words that were replaced do not come back.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use crate::sources::rust_files;
@@ -63,4 +64,37 @@ fn replaced_words_do_not_come_back() {
         }
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// The name of the type that a line defines, if it defines one.
+fn defined(line: &str) -> Option<&str> {
+    let words = identifiers(line).filter(|word| !matches!(*word, "pub" | "super" | "crate" | "in"));
+    let mut words = words.skip_while(|word| word.chars().all(char::is_lowercase) && !is_definition(word));
+    // What is indented is a part of something: an associated type, or a type within a function.
+    (!line.starts_with(' ') && words.next().is_some_and(is_definition)).then(|| words.next()).flatten()
+}
+
+fn is_definition(word: &str) -> bool {
+    matches!(word, "struct" | "enum" | "trait" | "type" | "union")
+}
+
+#[test]
+fn a_type_name_means_one_thing_or_two_at_most() {
+    assert_eq!(defined("pub(in crate::supervise) struct Line<'a> {"), Some("Line"));
+    assert_eq!(defined("type Line = u8;"), Some("Line"));
+    assert_eq!(defined("    type Line = u8;"), None);
+    assert_eq!(defined("fn line() {}"), None);
+    let mut places = BTreeMap::<String, BTreeSet<String>>::new();
+    for path in rust_files("src") {
+        if path.ends_with("tests.rs") || path.components().any(|part| part.as_os_str() == "tests") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        for name in text.lines().filter_map(defined) {
+            places.entry(name.to_owned()).or_default().insert(path.display().to_string());
+        }
+    }
+    assert!(places.len() > 300, "{}", places.len());
+    places.retain(|_, files| files.len() > 2);
+    assert!(places.is_empty(), "{places:#?}");
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::finding::Finding;
-use super::show::Shown;
+use super::show::UnitProperties;
 use crate::detect::unfit;
 use crate::fleet::Worker;
 use crate::supervise::handlers;
@@ -14,7 +14,7 @@ use crate::vocabulary::{DeliveryGap, Heartbeat, Nudge, NudgeSignal, Repipe, Stuc
 pub(super) const PROPERTIES: &str = "MainPID,StandardOutput,StandardError,LogNamespace,WatchdogUSec";
 
 /// What is not as its `stuck` and `delivery_gap` need it, `subject` being `node/worker`.
-pub(super) fn look(subject: &str, worker: &Worker, shown: &Shown) -> Vec<Finding> {
+pub(super) fn look(subject: &str, worker: &Worker, shown: &UnitProperties) -> Vec<Finding> {
     let unit = worker.unit.as_str();
     let heartbeat = worker.stuck.as_ref().and_then(|stuck| heartbeat(unit, &stuck.heartbeat, shown));
     let heartbeat = heartbeat.map(|why| {
@@ -36,7 +36,7 @@ pub(super) fn look(subject: &str, worker: &Worker, shown: &Shown) -> Vec<Finding
     heartbeat.into_iter().chain(nudge).collect()
 }
 
-fn heartbeat(unit: &str, heartbeat: &Heartbeat, shown: &Shown) -> Option<String> {
+fn heartbeat(unit: &str, heartbeat: &Heartbeat, shown: &UnitProperties) -> Option<String> {
     match heartbeat {
         Heartbeat::Journal if !shown.get("LogNamespace").is_empty() => Some(format!(
             "the journal heartbeat of {unit} is in another journal (LogNamespace={})",

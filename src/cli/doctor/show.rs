@@ -9,9 +9,9 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(5);
 
 /// The properties of one unit, as printed; a property may come several times.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Shown(Vec<(String, String)>);
+pub(super) struct UnitProperties(Vec<(String, String)>);
 
-impl Shown {
+impl UnitProperties {
     /// The first value of a property; empty if it has none, which is what systemd prints for it too.
     pub(super) fn get(&self, name: &str) -> &str {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str()).unwrap_or_default()
@@ -27,7 +27,7 @@ impl Shown {
 ///
 /// # Errors
 /// systemctl cannot be run, or PID 1 does not answer it.
-pub(super) fn show(properties: &str, units: &[&str]) -> Result<Vec<Shown>, ChildError> {
+pub(super) fn show(properties: &str, units: &[&str]) -> Result<Vec<UnitProperties>, ChildError> {
     let property = format!("--property={properties}");
     let mut args = vec!["show", "--no-pager", property.as_str(), "--"];
     args.extend(units);
@@ -35,11 +35,11 @@ pub(super) fn show(properties: &str, units: &[&str]) -> Result<Vec<Shown>, Child
 }
 
 /// Units are separated by an empty line.
-pub(super) fn parse(text: &str) -> Vec<Shown> {
+pub(super) fn parse(text: &str) -> Vec<UnitProperties> {
     text.split("\n\n")
         .map(|unit| {
             let pairs = unit.lines().filter_map(|line| line.split_once('='));
-            Shown(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+            UnitProperties(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
         })
         .filter(|shown| !shown.0.is_empty())
         .collect()

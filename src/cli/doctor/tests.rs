@@ -17,7 +17,7 @@ const STATUS: &str = "Name:\tkeyholder\nUid:\t0\t0\t0\t0\nCapInh:\t0000000000000
 const WORKER: &str = "Type=simple\nRestart=always\nLoadState=loaded\nActiveState=active\nSubState=running\n\
     UnitFileState=enabled\nStartLimitIntervalUSec=10s\nStartLimitBurst=5\nRefuseManualStart=no\nNeedDaemonReload=no\n";
 
-fn one(text: &str) -> show::Shown {
+fn one(text: &str) -> show::UnitProperties {
     parse(text).remove(0)
 }
 

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use super::finding::Finding;
-use super::show::Shown;
+use super::show::UnitProperties;
 use crate::supervise::OPEN_THE_DOOR;
 
 /// What is asked of `keyholder.socket`.
@@ -16,7 +16,7 @@ pub(super) const WORKER_PROPERTIES: &str = "LoadState,ActiveState,SubState,UnitF
     StartLimitBurst,StartLimitIntervalUSec,RefuseManualStart,NeedDaemonReload";
 
 /// The sockets that PID 1 holds for us. `address` is this node's own, if the fleet file could tell.
-pub(super) fn sockets(shown: &Shown, address: Option<SocketAddr>) -> Vec<Finding> {
+pub(super) fn sockets(shown: &UnitProperties, address: Option<SocketAddr>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let (load, active, sub) = (shown.get("LoadState"), shown.get("ActiveState"), shown.get("SubState"));
     if load != "loaded" {
@@ -72,7 +72,7 @@ fn list(addresses: &[SocketAddr]) -> String {
 }
 
 /// The supervisor's unit. Its pid if it runs.
-pub(super) fn service(shown: &Shown) -> (Finding, Option<u32>) {
+pub(super) fn service(shown: &UnitProperties) -> (Finding, Option<u32>) {
     let (load, active, sub) = (shown.get("LoadState"), shown.get("ActiveState"), shown.get("SubState"));
     let pid = shown.get("MainPID").parse().ok().filter(|pid| *pid != 0);
     let finding = if load != "loaded" {
@@ -121,7 +121,7 @@ pub(super) fn sandbox(status: &str) -> Finding {
 }
 
 /// The unit of a worker, `subject` being `node/worker`.
-pub(super) fn worker(subject: &str, unit: &str, shown: &Shown) -> Vec<Finding> {
+pub(super) fn worker(subject: &str, unit: &str, shown: &UnitProperties) -> Vec<Finding> {
     let is = |name: &str, value: &str| shown.get(name) == value;
     match shown.get("LoadState") {
         "loaded" => {}

@@ -36,7 +36,7 @@ pub enum Outcome {
     /// Both sides accept each other.
     Answered(KeyProbeReply),
     /// They do not, or it was not there.
-    Failed(Trouble),
+    Failed(ProbeFailure),
 }
 
 /// A peer that accepts our key and holds its own.
@@ -52,7 +52,7 @@ pub struct KeyProbeReply {
 
 /// Why a peer did not answer.
 #[derive(Debug, Serialize)]
-pub struct Trouble {
+pub struct ProbeFailure {
     /// The reason, in a sentence.
     pub why: String,
     /// Whether the host answered at all.
@@ -131,7 +131,8 @@ pub fn probe(
 async fn try_one(node: NodeName, to: Option<Endpoint>, identity: Identity, hello: Hello) -> Probe {
     let Some(to) = to else {
         let why = format!("{node} is not in fleet.yaml, or is disabled there");
-        let trouble = Trouble { why, reachable: false, we_accept: None, accepts_us: None, way_out: None };
+        let trouble =
+            ProbeFailure { why, reachable: false, we_accept: None, accepts_us: None, way_out: None };
         return Probe { node, address: None, result: Outcome::Failed(trouble) };
     };
     let (begun, ours) = (Instant::now(), hello.fleet_hash);
@@ -151,7 +152,7 @@ async fn try_one(node: NodeName, to: Option<Endpoint>, identity: Identity, hello
     Probe { node, address: Some(to.address), result }
 }
 
-fn trouble(error: &ConnectError, node: &NodeName, me: &NodeName, identity: &Identity) -> Trouble {
+fn trouble(error: &ConnectError, node: &NodeName, me: &NodeName, identity: &Identity) -> ProbeFailure {
     let pin = identity.pin();
     let (reachable, we_accept, accepts_us, way_out) = match error {
         ConnectError::Unreachable { .. } | ConnectError::Random(_) | ConnectError::Local { .. } => {
@@ -201,5 +202,5 @@ fn trouble(error: &ConnectError, node: &NodeName, me: &NodeName, identity: &Iden
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
     };
-    Trouble { why, reachable, we_accept, accepts_us, way_out }
+    ProbeFailure { why, reachable, we_accept, accepts_us, way_out }
 }

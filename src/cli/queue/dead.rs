@@ -8,7 +8,7 @@ use crate::vocabulary::{TaskId, clipped, printable};
 
 /// What a lane writes.
 #[derive(Debug, Deserialize)]
-struct Entry {
+struct DeadElement {
     code: String,
     text: String,
     at: String,
@@ -41,7 +41,7 @@ pub(super) struct Dead {
 impl Dead {
     pub(super) fn read(raw: Vec<u8>, lane: &str) -> Self {
         let short = |text: &str| clipped(&printable(text), 200).into_owned();
-        let Ok(entry) = serde_json::from_slice::<Entry>(&raw) else {
+        let Ok(entry) = serde_json::from_slice::<DeadElement>(&raw) else {
             let sha256 = hash(&raw);
             let text = format!("no {lane} lane wrote this");
             return Self {

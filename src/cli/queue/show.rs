@@ -24,14 +24,14 @@ pub(super) struct Lane {
     served_by: Option<String>,
     waiting: u64,
     /// The oldest of them.
-    next: Vec<Entry>,
-    in_flight: Vec<Entry>,
+    next: Vec<ShownTask>,
+    in_flight: Vec<ShownTask>,
     dead: Vec<Dead>,
 }
 
 /// One task.
 #[derive(Debug, Serialize)]
-struct Entry {
+struct ShownTask {
     id: String,
     action: String,
     /// Action and parameters.
@@ -73,7 +73,7 @@ impl Lane {
     }
 }
 
-fn entry(raw: &[u8], begun: Option<&str>, now: Timestamp) -> Entry {
+fn entry(raw: &[u8], begun: Option<&str>, now: Timestamp) -> ShownTask {
     let short = |text: &str| clipped(&printable(text), 60).into_owned();
     let known = std::str::from_utf8(raw).ok().and_then(task);
     let since = begun.or(known.as_ref().map(|task| task.issued_at.as_str()));
@@ -81,7 +81,7 @@ fn entry(raw: &[u8], begun: Option<&str>, now: Timestamp) -> Entry {
     let age_ms =
         since.and_then(|at| u64::try_from(now.as_millisecond().saturating_sub(at.as_millisecond())).ok());
     match known {
-        Some(task) => Entry {
+        Some(task) => ShownTask {
             id: short(&task.id),
             action: short(&task.action),
             asks: asks(&task),
@@ -89,7 +89,7 @@ fn entry(raw: &[u8], begun: Option<&str>, now: Timestamp) -> Entry {
             age_ms,
             begun: begun.is_some(),
         },
-        None => Entry {
+        None => ShownTask {
             id: "?".to_owned(),
             action: "no task".to_owned(),
             asks: "no task".to_owned(),
@@ -136,7 +136,7 @@ pub(super) fn text(lane: &Lane) -> String {
     text
 }
 
-fn line(what: &str, entry: &Entry) -> String {
+fn line(what: &str, entry: &ShownTask) -> String {
     let age = entry.age_ms.map_or_else(|| "?".to_owned(), |ms| human(Duration::from_millis(ms)));
     format!("  {what:8}  {}  {}  {age}  by {}\n", entry.id, entry.asks, entry.by)
 }

@@ -22,7 +22,7 @@ const MAX_STEPS: usize = 100;
 
 /// One step as it is asked for.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Step {
+pub(super) struct PlanStep {
     pub node: String,
     pub action: String,
     pub params: BTreeMap<String, Value>,
@@ -143,7 +143,7 @@ impl Catalogs {
 /// # Errors
 /// [`PlanRefused`], [`NoSuchNode`] or [`CatalogTrouble`]; no task has been submitted then.
 pub(super) fn check(
-    steps: Vec<Step>,
+    steps: Vec<PlanStep>,
     fleet: &Fleet,
     catalogs: &mut Catalogs,
 ) -> anyhow::Result<Vec<Checked>> {
@@ -166,7 +166,7 @@ pub(super) fn check(
     if refused.is_empty() { Ok(checked) } else { Err(PlanRefused { refused, unknown_on }.into()) }
 }
 
-fn one(step: Step, node: &NodeName, catalog: &Catalog, read_routing: bool) -> Result<Checked, Refusal> {
+fn one(step: PlanStep, node: &NodeName, catalog: &Catalog, read_routing: bool) -> Result<Checked, Refusal> {
     let found = step.action.parse::<ActionName>().ok();
     let Some((name, action)) = found.and_then(|name| Some((name.clone(), catalog.actions.get(&name)?)))
     else {
@@ -192,13 +192,13 @@ fn one(step: Step, node: &NodeName, catalog: &Catalog, read_routing: bool) -> Re
 ///
 /// # Errors
 /// Every problem at once, each with its place.
-pub(super) fn parse(name: &str, bytes: &[u8]) -> Result<Vec<Step>, Problems> {
+pub(super) fn parse(name: &str, bytes: &[u8]) -> Result<Vec<PlanStep>, Problems> {
     let (mut report, tree) = file::read(name, bytes)?;
     let steps = tree.and_then(|tree| plan(&mut report, &tree));
     Ok(report.finish_with(steps)?.0)
 }
 
-fn plan(report: &mut Report<'_>, tree: &yaml::Value) -> Option<Vec<Step>> {
+fn plan(report: &mut Report<'_>, tree: &yaml::Value) -> Option<Vec<PlanStep>> {
     let start = crate::config::report::At::START;
     let fields = Fields::of(report, start, "the plan", tree, &["steps"])?;
     let example = "steps such as `- { node: mars, action: service.logs, params: { … } }`";
@@ -215,7 +215,7 @@ fn plan(report: &mut Report<'_>, tree: &yaml::Value) -> Option<Vec<Step>> {
     all.iter().map(|value| step(report, value)).collect::<Vec<_>>().into_iter().collect()
 }
 
-fn step(report: &mut Report<'_>, value: &yaml::Value) -> Option<Step> {
+fn step(report: &mut Report<'_>, value: &yaml::Value) -> Option<PlanStep> {
     let fields = Fields::of(report, value.at, "this step", value, &["node", "action", "params"])?;
     let node = fields.need(report, "node", "expected the node's name");
     let node = node.and_then(|value| word(report, value, "a node's name"));
@@ -231,7 +231,7 @@ fn step(report: &mut Report<'_>, value: &yaml::Value) -> Option<Step> {
             params.collect::<Vec<_>>().into_iter().collect()
         }),
     };
-    Some(Step { node: node?.value, action: action?.value, params: params? })
+    Some(PlanStep { node: node?.value, action: action?.value, params: params? })
 }
 
 /// `name=value` of the command line.

@@ -9,7 +9,7 @@ use crate::vocabulary::{FailureClass, Flow, Heartbeat, NodeName, WorkerName};
 const NAMED: usize = 6;
 
 /// What holds for several rows: for all, or as far as it matters for what is shown of them.
-pub(super) fn notes(fleet: &Fleet, shown: Option<Shown<'_>>) -> Vec<String> {
+pub(super) fn notes(fleet: &Fleet, shown: Option<Selection<'_>>) -> Vec<String> {
     let mut notes = Vec::new();
     let disabled: Vec<&str> =
         fleet.nodes.iter().filter(|(_, node)| node.disabled).map(|(name, _)| name.as_str()).collect();
@@ -42,12 +42,12 @@ pub(super) fn notes(fleet: &Fleet, shown: Option<Shown<'_>>) -> Vec<String> {
 
 /// What is shown of the table: a node, or one worker of it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Shown<'a> {
+pub(super) struct Selection<'a> {
     pub(super) node: &'a NodeName,
     pub(super) worker: Option<&'a WorkerName>,
 }
 
-impl Shown<'_> {
+impl Selection<'_> {
     /// Whether the node itself is shown, and Redis is on it.
     fn hosts(self, node: Option<&NodeName>) -> bool {
         self.worker.is_none() && node == Some(self.node)

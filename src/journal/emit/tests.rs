@@ -35,7 +35,7 @@ impl Sink for Fake {
         if self.0.0.lock().unwrap().absent { Err(io::ErrorKind::ConnectionRefused.into()) } else { Ok(()) }
     }
 
-    fn write(&mut self, line: &Line) {
+    fn write(&mut self, line: &NumberedRecord) {
         let mut state = self.0.0.lock().unwrap();
         state.inside = true;
         self.0.1.notify_all();
@@ -50,8 +50,8 @@ fn start(fake: &Fake) -> Journal {
     Journal::start_with(fake.clone(), 4, Duration::from_millis(1), &"mars".parse().unwrap()).unwrap()
 }
 
-fn line(text: impl Into<String>) -> Line {
-    Line { seq: None, record: Record::local(Event::Peer, Priority::Info, "", text) }
+fn line(text: impl Into<String>) -> NumberedRecord {
+    NumberedRecord { seq: None, record: Record::local(Event::Peer, Priority::Info, "", text) }
 }
 
 fn flush(journal: &Journal) -> Result<(), oneshot::error::RecvError> {

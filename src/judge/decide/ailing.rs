@@ -1,11 +1,11 @@
 //! Workers that run and are of no use: the ladder from the gentle remedy to the relaunch.
 
-use super::turn::{Ailment, BRAKE_AGAIN, LOOK_AROUND, Turn, backoff};
+use super::decision::{Ailment, BRAKE_AGAIN, Decision, LOOK_AROUND, backoff};
 use crate::judge::classify::Health;
 use crate::judge::state::{Episode, Phase, Say, Wait};
 use crate::vocabulary::{FailureClass, Moment, Remedy, RepairBy};
 
-impl Turn<'_> {
+impl Decision<'_> {
     /// It runs and makes no progress.
     pub(super) fn ailing(&mut self, phase: &Phase, ailment: Ailment) {
         if self.state.held(self.now).is_some() || self.terms.policy.repair_by == RepairBy::Nobody {

@@ -1,11 +1,11 @@
 //! How a worker came to be down: an operator's stop, another unit, or by design; and what is remembered of it.
 
-use super::turn::{CROWD, CROWD_SPREAD, Turn, spread};
+use super::decision::{CROWD, CROWD_SPREAD, Decision, spread};
 use crate::judge::classify::{Death, Health};
 use crate::judge::idle::Idle;
 use crate::judge::state::{Episode, Phase, Say, Stopped, Wait};
 
-impl Turn<'_> {
+impl Decision<'_> {
     /// What a look means in the light of what is known already: that the run which has ended was stopped by an operator or a program
     /// holds also when systemd or a new connection to it does not show it any more.
     pub(super) fn recalled(&mut self, health: &Health) -> Option<Health> {

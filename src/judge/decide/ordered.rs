@@ -1,10 +1,10 @@
 //! What follows from a person's or a peer's word: an order, a hold, a release.
 
-use super::turn::Turn;
+use super::decision::Decision;
 use crate::judge::state::{Episode, Hold, Phase, Wait};
 use crate::vocabulary::Remedy;
 
-impl Turn<'_> {
+impl Decision<'_> {
     pub(super) fn ordered(&mut self, remedy: Remedy) {
         let episode = match self.state.phase {
             Phase::Repairing { .. } => return, // It is in flight already; `admit` lets the order join it.

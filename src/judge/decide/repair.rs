@@ -1,11 +1,11 @@
 //! A remedy: when it begins, what comes of it, and what is done when it does not help.
 
-use super::turn::{Ailment, Turn, backoff};
+use super::decision::{Ailment, Decision, backoff};
 use crate::judge::classify::{Cause, Death, Health, StartBlocker};
 use crate::judge::state::{Action, Ending, Episode, LOST_AFTER, Phase, Say, Wait};
 use crate::vocabulary::{InvocationId, Moment, Remedy, RepairBy};
 
-impl Turn<'_> {
+impl Decision<'_> {
     /// The time for a repair has come: it is done, or left to the peers, or put off because it was done too often.
     pub(super) fn repair(&mut self, episode: Episode) {
         // Attempts that take long never fill the guard's window: those of one episode count however long they take.

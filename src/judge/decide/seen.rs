@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::turn::{Ailment, CROWD, CROWD_SPREAD, SYSTEMD_FIRST, Turn, spread};
+use super::decision::{Ailment, CROWD, CROWD_SPREAD, Decision, SYSTEMD_FIRST, spread};
 use crate::judge::alerts::ALERT_SETTLE;
 use crate::judge::classify::{Cause, Death, Health};
 use crate::judge::state::{Ending, Episode, Phase, Say, Wait, lost_at};
 use crate::vocabulary::{BlastRadius, InvocationId, Moment, RepairBy};
 
-impl Turn<'_> {
+impl Decision<'_> {
     pub(super) fn seen(&mut self, health: &Health, invocation: Option<InvocationId>) {
         self.run = invocation;
         let recalled = self.recalled(health);

@@ -2,7 +2,7 @@ mod ailing;
 
 use std::time::Duration;
 
-use super::turn::{BACKOFF_FIRST, BACKOFF_MOST, CROWD};
+use super::decision::{BACKOFF_FIRST, BACKOFF_MOST, CROWD};
 use super::*;
 use crate::judge::alerts::ALERT_SETTLE;
 use crate::judge::classify::{Cause, Death, Health, StartBlocker};

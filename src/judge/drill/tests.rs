@@ -36,7 +36,7 @@ fn settling() -> Phase {
     }
 }
 
-fn over(drill: &Drill) -> Option<&End> {
+fn over(drill: &Drill) -> Option<&DrillEnd> {
     match &drill.stage {
         Stage::Over { end, .. } => Some(end),
         Stage::Breaking | Stage::Broken | Stage::Restoring { .. } => None,
@@ -55,7 +55,7 @@ fn found_repaired_from_outside_and_settled_is_passed() {
     drill.take(Trigger::Remedy(Some("venus")), at(2));
     assert_eq!(drill.take(seen(&Health::Healthy, 2, &settling()), at(3)), None, "it has to stay up");
     assert_eq!(drill.take(seen(&Health::Healthy, 2, &Phase::Watching), at(4)), Some(DrillEffect::Report));
-    assert_eq!((over(&drill), drill.helped.as_deref()), (Some(&End::Passed), Some("ai-core")));
+    assert_eq!((over(&drill), drill.helped.as_deref()), (Some(&DrillEnd::Passed), Some("ai-core")));
     assert_eq!(drill.take(seen(&CRASHED, 2, &Phase::Watching), at(5)), None, "what follows is no rehearsal");
 }
 
@@ -67,7 +67,7 @@ fn a_nudge_that_helps_needs_no_new_run() {
     drill.take(seen(&stuck(), 1, &Phase::Watching), at(10));
     drill.take(Trigger::Remedy(Some("venus")), at(11));
     assert_eq!(drill.take(seen(&Health::Healthy, 1, &Phase::Watching), at(12)), Some(DrillEffect::Report));
-    assert_eq!(over(&drill), Some(&End::Passed));
+    assert_eq!(over(&drill), Some(&DrillEnd::Passed));
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_watcher_that_sees_it_first_has_found_it_and_what_it_did_is_waited_for() {
     let repiping = Phase::Verifying { until: at(40), remedy: Remedy::Repipe, episode: Episode::default() };
     assert_eq!(drill.take(seen(&Health::Healthy, 1, &repiping), at(10)), None, "not seen to have helped yet");
     assert_eq!(drill.take(seen(&Health::Healthy, 1, &Phase::Watching), at(12)), Some(DrillEffect::Report));
-    assert_eq!(over(&drill), Some(&End::Passed));
+    assert_eq!(over(&drill), Some(&DrillEnd::Passed));
 }
 
 #[test]
@@ -88,19 +88,19 @@ fn what_is_mended_before_it_is_found_or_without_help_has_shown_nothing() {
     early.take(seen(&CRASHED, 1, &Phase::Watching), at(1));
     assert!(!early.found, "dead is not stuck");
     assert_eq!(early.take(seen(&Health::Healthy, 2, &Phase::Watching), at(2)), Some(DrillEffect::Report));
-    assert_eq!(over(&early), Some(&End::NotFound));
+    assert_eq!(over(&early), Some(&DrillEnd::NotFound));
 
     let mut alone = drill(FailureClass::Dead);
     alone.take(Trigger::Break(Ok(())), at(0));
     alone.take(seen(&CRASHED, 1, &Phase::Watching), at(1));
     alone.take(Trigger::Remedy(None), at(1));
     alone.take(seen(&Health::Healthy, 2, &Phase::Watching), at(2));
-    assert_eq!(over(&alone), Some(&End::NotHelped), "root on the node is no watcher");
+    assert_eq!(over(&alone), Some(&DrillEnd::NotHelped), "root on the node is no watcher");
 }
 
 #[test]
 fn when_the_lease_ends_the_node_restores_the_worker() {
-    for (health, why) in [(stuck(), End::NobodyCame), (Health::Healthy, End::UnseenToTheEnd)] {
+    for (health, why) in [(stuck(), DrillEnd::NobodyCame), (Health::Healthy, DrillEnd::UnseenToTheEnd)] {
         let mut drill = drill(FailureClass::Stuck);
         drill.take(Trigger::Break(Ok(())), at(0));
         assert_eq!(drill.take(seen(&health, 1, &Phase::Watching), at(59)), None);
@@ -130,7 +130,7 @@ fn a_remedy_that_is_under_way_at_the_end_gets_a_last_chance_and_no_more() {
     assert_eq!(drill.wake(), Some(at(60)), "it is looked at again and again from here on");
     assert_eq!(drill.take(seen(&CRASHED, 1, &repairing), at(90)), Some(DrillEffect::Restore));
     assert_eq!(drill.take(seen(&CRASHED, 1, &Phase::Watching), at(150)), Some(DrillEffect::Report));
-    assert_eq!(drill.stage, Stage::Over { end: End::NobodyCame, well: false });
+    assert_eq!(drill.stage, Stage::Over { end: DrillEnd::NobodyCame, well: false });
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn what_could_not_be_broken_or_was_inherited_is_restored_at_once() {
     let mut refused = drill(FailureClass::Dead);
     assert_eq!(refused.take(Trigger::Break(Err("no bus".to_owned())), at(1)), Some(DrillEffect::Restore));
     assert_eq!(refused.take(seen(&Health::Healthy, 1, &Phase::Watching), at(1)), Some(DrillEffect::Report));
-    assert_eq!(over(&refused), Some(&End::NotBroken("no bus".to_owned())));
+    assert_eq!(over(&refused), Some(&DrillEnd::NotBroken("no bus".to_owned())));
 
     let mut old = drill(FailureClass::Stuck);
     old.take(Trigger::Break(Ok(())), at(0));

@@ -7,7 +7,7 @@ use super::*;
 use crate::judge::log::{Absence, MAX_LINE, read};
 use crate::judge::observation::{ActiveState, StopCause, UnitSnapshot};
 use crate::judge::state::{Ending, Hold};
-use crate::judge::tape::{Known, Tape};
+use crate::judge::tape::{Baseline, Tape};
 use crate::judge::vitals::Reading;
 
 const START: Moment = Moment::from_millis(1_000_000);
@@ -71,7 +71,7 @@ struct Recorder {
 impl Recorder {
     fn note(&mut self, what: Happened) {
         let Case { host, seen, signs, state, .. } = self.case.clone();
-        self.tape.note(what, self.now, || Known { host, seen, signs, state });
+        self.tape.note(what, self.now, || Baseline { host, seen, signs, state });
     }
 
     fn stall(&mut self, ms: u64) {
@@ -93,12 +93,12 @@ impl Recorder {
             return;
         }
         let Case { host, seen, signs, state, .. } = self.case.clone();
-        self.tape.crowd(self.crowd, self.now, || Known { host, seen, signs, state });
+        self.tape.crowd(self.crowd, self.now, || Baseline { host, seen, signs, state });
         let before = self.case.clone();
         let actions = self.case.decide(event, self.crowd, self.now);
         if self.case.state != before.state {
             let Case { host, seen, signs, state, .. } = before;
-            self.tape.time(self.now, || Known { host, seen, signs, state });
+            self.tape.time(self.now, || Baseline { host, seen, signs, state });
         }
         for action in actions {
             if let Action::Act(remedy) = action {

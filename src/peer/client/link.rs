@@ -54,7 +54,7 @@ impl From<IdError> for LinkError {
     }
 }
 
-struct Ask {
+struct PendingRequest {
     req_id: ReqId,
     bytes: Vec<u8>,
     answer: oneshot::Sender<Result<Verdict, LinkError>>,
@@ -63,7 +63,7 @@ struct Ask {
 /// The requesting end of a connection. Clones share it; it closes when all of them and the [`Events`] are gone.
 #[derive(Debug, Clone)]
 pub struct Link {
-    asks: mpsc::Sender<Ask>,
+    asks: mpsc::Sender<PendingRequest>,
     server: Arc<Hello>,
     ended: Arc<OnceLock<String>>,
 }
@@ -133,7 +133,7 @@ impl Link {
         let frame = ClientFrame::Request(request.clone());
         let bytes = encode(&frame, MAX_REQUEST).map_err(|error| LinkError::NotSent(error.to_string()))?;
         let (answer, verdict) = oneshot::channel();
-        let ask = Ask { req_id: request.req_id, bytes, answer };
+        let ask = PendingRequest { req_id: request.req_id, bytes, answer };
         let exchange = async {
             if self.asks.send(ask).await.is_err() {
                 return Err(LinkError::NotSent(why(&self.ended)));
@@ -162,7 +162,7 @@ pub(super) fn start(channel: Channel, server: Hello) -> (Link, Events) {
 
 struct Runner {
     channel: Channel,
-    asked: mpsc::Receiver<Ask>,
+    asked: mpsc::Receiver<PendingRequest>,
     news: mpsc::Sender<(ServerFrame, usize)>,
     /// How many bytes of news wait to be taken.
     backlog: Arc<AtomicUsize>,
@@ -205,7 +205,7 @@ impl Runner {
         Ok(true)
     }
 
-    async fn ask(&mut self, ask: Ask) -> Result<(), String> {
+    async fn ask(&mut self, ask: PendingRequest) -> Result<(), String> {
         // Who has stopped waiting leaves its place here.
         self.waiting.retain(|_, answer| !answer.is_closed());
         self.waiting.insert(ask.req_id, ask.answer);

@@ -1,10 +1,10 @@
 use super::*;
 
-fn told(entry: &mut Entry) -> bool {
+fn told(entry: &mut Admission) -> bool {
     entry.told.0.try_recv().is_ok()
 }
 
-fn strangers(gate: &Arc<Gate>, count: usize) -> Vec<Entry> {
+fn strangers(gate: &Arc<Gate>, count: usize) -> Vec<Admission> {
     (0..count).map(|_| gate.enter(Pool::Stranger)).collect()
 }
 

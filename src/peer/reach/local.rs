@@ -19,14 +19,14 @@ pub(super) struct Route {
 
 /// What the kernel's ARP table says of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Link {
+pub(super) enum ArpEntry {
     /// It has a link address for it. It may be as old as a minute.
     Known,
     /// Nobody answers for it.
     Unanswered,
 }
 
-impl Link {
+impl ArpEntry {
     pub(super) fn known(self) -> bool {
         self == Self::Known
     }
@@ -55,7 +55,7 @@ pub(super) fn gateway() -> Option<IpAddr> {
 }
 
 /// The ARP entry of an address of the link; none if there is none, or it is an IPv6 address.
-pub(super) fn link(of: IpAddr) -> Option<Link> {
+pub(super) fn link(of: IpAddr) -> Option<ArpEntry> {
     arp(&read("/proc/net/arp")?, of)
 }
 
@@ -148,7 +148,7 @@ fn route6(table: &str, to: Ipv6Addr) -> Option<Route> {
     best.filter(|route| route.interface != "lo")
 }
 
-fn arp(table: &str, of: IpAddr) -> Option<Link> {
+fn arp(table: &str, of: IpAddr) -> Option<ArpEntry> {
     table.lines().skip(1).find_map(|line| {
         let mut fields = line.split_whitespace();
         let address: IpAddr = fields.next()?.parse().ok()?;
@@ -156,7 +156,11 @@ fn arp(table: &str, of: IpAddr) -> Option<Link> {
         // Complete, and nobody wrote it by hand.
         let known = flags & 2 == 2 && flags & 4 == 0;
         let unanswered = flags & 2 == 0;
-        (address == of && (known || unanswered)).then_some(if known { Link::Known } else { Link::Unanswered })
+        (address == of && (known || unanswered)).then_some(if known {
+            ArpEntry::Known
+        } else {
+            ArpEntry::Unanswered
+        })
     })
 }
 
@@ -212,8 +216,8 @@ mod tests {
     #[test]
     fn an_arp_entry_is_known_unanswered_or_not_there() {
         let of = |last: u8| arp(ARP, IpAddr::from([192, 0, 2, last]));
-        assert_eq!(of(10), Some(Link::Known));
-        assert_eq!(of(20), Some(Link::Unanswered));
+        assert_eq!(of(10), Some(ArpEntry::Known));
+        assert_eq!(of(20), Some(ArpEntry::Unanswered));
         assert_eq!(of(30), None, "one that was written by hand says nothing");
         assert_eq!(of(40), None);
     }

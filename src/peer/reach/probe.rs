@@ -10,7 +10,7 @@ use nix::sys::socket::{self, AddressFamily, SockFlag, SockProtocol, SockType, So
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, timeout};
 
-use super::local::{self, Link};
+use super::local::{self, ArpEntry};
 use super::{NoWay, dial};
 use crate::judge::{PingReply, Probe};
 use crate::peer::client::Endpoint;
@@ -84,8 +84,8 @@ fn answer<T>(called: &Result<T, NoWay>, asked: Option<&'static str>, of: IpAddr)
         (Err(NoWay::CutOff(_) | NoWay::Silent(_)), Some(how)) => came(how),
         (Err(NoWay::CutOff(why)), None) => PingReply::None(why.clone()),
         (Err(NoWay::Silent(why)), None) => match local::link(of) {
-            Some(Link::Known) => PingReply::Link("it answers ARP and nothing else".to_owned()),
-            Some(Link::Unanswered) => PingReply::None("it does not answer ARP".to_owned()),
+            Some(ArpEntry::Known) => PingReply::Link("it answers ARP and nothing else".to_owned()),
+            Some(ArpEntry::Unanswered) => PingReply::None("it does not answer ARP".to_owned()),
             None => PingReply::None(format!("no answer to TCP, UDP and ping ({why})")),
         },
     }

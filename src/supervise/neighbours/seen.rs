@@ -65,7 +65,7 @@ enum Run {
 }
 
 /// What a watcher is to order for a worker.
-pub(in crate::supervise) enum Ask {
+pub(in crate::supervise) enum WatcherOrder {
     /// Nothing.
     Nothing,
     /// Nothing before this moment.
@@ -194,7 +194,7 @@ impl Seen {
         rank: impl FnOnce() -> u32,
         there: Duration,
         now: Moment,
-    ) -> Ask {
+    ) -> WatcherOrder {
         let age = || self.report.age() + now.since(self.at);
         let (class, for_, own) = match (self.report.class, &self.outside) {
             (Class::Dead, _) => (FailureClass::Dead, age(), true),
@@ -204,7 +204,7 @@ impl Seen {
                 (*class, now.since(*since), false)
             }
             (Class::Healthy | Class::Unknown, None) | (Class::Starting | Class::Held, _) => {
-                return Ask::Nothing;
+                return WatcherOrder::Nothing;
             }
         };
         let report = self.now(now);
@@ -212,14 +212,14 @@ impl Seen {
         let acted = report.last_act_ms.map_or(Duration::MAX, Duration::from_millis);
         let looked = self.looked.map_or(Duration::MAX, |looked| now.since(looked));
         let (failures, served, shown) = match self.watcher_job {
-            Run::InFlight { .. } => return Ask::Nothing,
-            Run::NotBefore { at, .. } if now < at => return Ask::At(at),
+            Run::InFlight { .. } => return WatcherOrder::Nothing,
+            Run::NotBefore { at, .. } if now < at => return WatcherOrder::At(at),
             Run::NotBefore { failures, served, at } => (failures, served, acted.min(now.since(at))),
             Run::Idle => (0, 0, acted),
         };
         // What was seen from here before that says nothing; the next look is on its way and brings us here again.
         if !own && looked > shown {
-            return Ask::Nothing;
+            return WatcherOrder::Nothing;
         }
         let sight = Sight {
             class,
@@ -232,13 +232,16 @@ impl Seen {
             rank: rank(),
         };
         match watcher_job(sight, &spec.policy, rungs(spec)) {
-            WatcherJob::None => Ask::Nothing,
-            WatcherJob::LookIn(left) => Ask::At(now + left),
+            WatcherJob::None => WatcherOrder::Nothing,
+            WatcherJob::LookIn(left) => WatcherOrder::At(now + left),
             WatcherJob::Order(remedy) => {
                 let shows = rungs(spec).shows(remedy).filter(|_| !own).map(|time| now + time);
                 self.watcher_job = Run::InFlight { failures, shows, served };
                 let saw = class.name();
-                Ask::Now(remedy, if own { saw.to_owned() } else { format!("{saw} as seen from {me}") })
+                WatcherOrder::Now(
+                    remedy,
+                    if own { saw.to_owned() } else { format!("{saw} as seen from {me}") },
+                )
             }
         }
     }

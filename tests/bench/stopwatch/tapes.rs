@@ -2,7 +2,7 @@
 //! every worker fell and was repaired again and again.
 
 use keyholder::judge::log::Happened;
-use keyholder::judge::tape::{Known, Tape};
+use keyholder::judge::tape::{Baseline, Tape};
 use keyholder::judge::{
     ActiveState, Ending, Host, LoadState, Observation, Reading, Sign, Signs, StopCause, Timeouts,
     UnitSnapshot, WorkerState,
@@ -50,7 +50,7 @@ fn unit(active: ActiveState, sub: &str) -> Observation {
 fn tape(falls: u64) -> Tape {
     let mut tape = Tape::default();
     let run = || "0123456789abcdef0123456789abcdef".parse().unwrap();
-    let known = |now| Known {
+    let known = |now| Baseline {
         host: Host::Running,
         seen: unit(ActiveState::Active, "running"),
         signs: Signs::default(),

@@ -12,7 +12,7 @@ nodes:
 "#;
 
 /// The examples that operators begin with, and the steps against them.
-fn checked(steps: Vec<Step>, read_routing: bool) -> anyhow::Result<Vec<Checked>> {
+fn checked(steps: Vec<PlanStep>, read_routing: bool) -> anyhow::Result<Vec<Checked>> {
     let dir = tempfile::tempdir().unwrap();
     for name in ["catalog_mars.yaml", "catalog_ai-core.yaml"] {
         let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("catalogs").join(name);
@@ -24,12 +24,12 @@ fn checked(steps: Vec<Step>, read_routing: bool) -> anyhow::Result<Vec<Checked>>
     check(steps, &fleet, &mut catalogs)
 }
 
-fn step(node: &str, action: &str, params: &[(&str, &str)]) -> Step {
+fn step(node: &str, action: &str, params: &[(&str, &str)]) -> PlanStep {
     let params = params.iter().map(|(name, value)| ((*name).to_owned(), Value::String((*value).to_owned())));
-    Step { node: node.to_owned(), action: action.to_owned(), params: params.collect() }
+    PlanStep { node: node.to_owned(), action: action.to_owned(), params: params.collect() }
 }
 
-fn refusal(steps: Vec<Step>) -> String {
+fn refusal(steps: Vec<PlanStep>) -> String {
     checked(steps, false).unwrap_err().to_string()
 }
 

@@ -1,7 +1,7 @@
 //! Workers that run and are of no use, crowds, and what hangs.
 
 use super::*;
-use crate::judge::decide::turn::{CROWD_SPREAD, LOOK_AROUND};
+use crate::judge::decide::decision::{CROWD_SPREAD, LOOK_AROUND};
 use crate::judge::transit::{Hang, Step, hung};
 use crate::vocabulary::FailureClass;
 

@@ -99,7 +99,7 @@ pub(super) enum Ailment {
     DeliveryGap,
 }
 
-pub(super) struct Turn<'a> {
+pub(super) struct Decision<'a> {
     pub(super) state: WorkerState,
     pub(super) actions: Vec<Action>,
     pub(super) terms: Terms<'a>,
@@ -108,7 +108,7 @@ pub(super) struct Turn<'a> {
     pub(super) run: Option<InvocationId>,
 }
 
-impl Turn<'_> {
+impl Decision<'_> {
     pub(super) fn say(&mut self, say: Say) {
         self.actions.push(Action::Say(say));
     }
