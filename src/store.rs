@@ -27,9 +27,6 @@ use crate::vocabulary::{Moment, NodeName, WorkerName};
 use handle::Shared;
 use writer::Writer;
 
-/// Under which name the open alerts are kept among the rehearsals, which no node or worker can have.
-pub const ALERTS: &str = "@alerts";
-
 /// The database's name in the state directory.
 pub const FILE: &str = "state.db";
 
@@ -52,6 +49,8 @@ pub struct SavedState {
     pub workers: BTreeMap<WorkerName, SavedWorker>,
     /// What is known of rehearsals, by the names that it was saved under.
     pub rehearsals: BTreeMap<String, SavedWorker>,
+    /// The alerts that were open.
+    pub alerts: Option<SavedWorker>,
 }
 
 /// A worker's state as it was saved.

@@ -56,6 +56,10 @@ const ADD: &str = "
         name TEXT PRIMARY KEY, json TEXT NOT NULL,
         boot_id TEXT NOT NULL, moment_ms INTEGER NOT NULL, wall_ms INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS alert (
+        name TEXT PRIMARY KEY, json TEXT NOT NULL,
+        boot_id TEXT NOT NULL, moment_ms INTEGER NOT NULL, wall_ms INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
 ";
 
 const LAST: &str =
@@ -70,6 +74,10 @@ const SAVE_WORKER: &str =
     "INSERT OR REPLACE INTO worker (name, json, boot_id, moment_ms, wall_ms) VALUES (?1, ?2, ?3, ?4, ?5)";
 const SAVE_REHEARSAL: &str =
     "INSERT OR REPLACE INTO rehearsal (name, json, boot_id, moment_ms, wall_ms) VALUES (?1, ?2, ?3, ?4, ?5)";
+const SAVE_ALERTS: &str =
+    "INSERT OR REPLACE INTO alert (name, json, boot_id, moment_ms, wall_ms) VALUES (?1, ?2, ?3, ?4, ?5)";
+/// The one row of that table.
+const OPEN_ALERTS: &str = "open";
 
 /// A state on its way to the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,6 +153,8 @@ impl Db {
         let mut kept = self.states("SELECT name, json, boot_id, moment_ms, wall_ms FROM worker", worker)?;
         let rehearsal = |name| Some(Key::Rehearsal(name));
         kept.extend(self.states("SELECT name, json, boot_id, moment_ms, wall_ms FROM rehearsal", rehearsal)?);
+        let alerts = |name: String| (name == OPEN_ALERTS).then_some(Key::Alerts);
+        kept.extend(self.states("SELECT name, json, boot_id, moment_ms, wall_ms FROM alert", alerts)?);
         Ok(kept)
     }
 
@@ -248,6 +258,7 @@ impl Db {
                     let (name, save) = match key {
                         Key::Worker(name) => (name.as_str(), SAVE_WORKER),
                         Key::Rehearsal(name) => (name.as_str(), SAVE_REHEARSAL),
+                        Key::Alerts => (OPEN_ALERTS, SAVE_ALERTS),
                     };
                     let moment = i64::try_from(saved.moment.as_millis()).unwrap_or(i64::MAX);
                     all.prepare_cached(save)?.execute(params![

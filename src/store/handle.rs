@@ -45,6 +45,8 @@ pub(super) enum Key {
     Worker(WorkerName),
     /// A rehearsal, or the one that is under way.
     Rehearsal(String),
+    /// The open alerts.
+    Alerts,
 }
 
 /// A state that waits for the thread.
@@ -145,7 +147,7 @@ impl StoreHandle {
 
     /// The same for the open alerts.
     pub fn save_alerts(&self, json: String) {
-        self.save(Key::Rehearsal(super::ALERTS.to_owned()), json);
+        self.save(Key::Alerts, json);
     }
 
     fn save(&self, key: Key, json: String) {

@@ -98,15 +98,20 @@ fn rehearsals_are_kept_beside_the_workers_also_in_a_file_of_an_earlier_version()
     let first = open(settings(dir.path()));
     save(&first, "dead", "a worker");
     close(first, dir.path());
-    rusqlite::Connection::open(dir.path().join(FILE)).unwrap().execute("DROP TABLE rehearsal", []).unwrap();
+    let raw = rusqlite::Connection::open(dir.path().join(FILE)).unwrap();
+    raw.execute_batch("DROP TABLE rehearsal; DROP TABLE alert").unwrap();
+    drop(raw);
 
     let second = open(settings(dir.path()));
     assert!(second.loaded.rehearsals.is_empty());
     second.store.save_rehearsal("dead", "a rehearsal".to_owned());
+    second.store.save_alerts("open alerts".to_owned());
     close(second, dir.path());
     let third = open(settings(dir.path()));
     assert_eq!(third.loaded.workers[&"dead".parse().unwrap()].json, "a worker");
     assert_eq!(third.loaded.rehearsals["dead"].json, "a rehearsal");
+    assert_eq!(third.loaded.rehearsals.len(), 1, "alerts have a table of their own");
+    assert_eq!(third.loaded.alerts.map(|saved| saved.json).as_deref(), Some("open alerts"));
 }
 
 #[test]

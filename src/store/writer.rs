@@ -102,6 +102,7 @@ impl Writer {
             match key {
                 Key::Worker(name) => drop(found.workers.insert(name.clone(), saved)),
                 Key::Rehearsal(name) => drop(found.rehearsals.insert(name.clone(), saved)),
+                Key::Alerts => found.alerts = Some(saved),
             }
         }
         let _ = loaded.try_send(found);

@@ -165,11 +165,11 @@ pub(super) async fn run(setup: Setup) -> Result<(), SuperviseError> {
     };
     alarm::start(me.clone(), core.handles.recorder.clone(), core.handles.systemd.clone());
     take_over(&mut core, &fleet, &evidence.loaded, now);
-    if let Some(saved) = evidence.loaded.rehearsals.get(store::ALERTS) {
+    if let Some(saved) = &evidence.loaded.alerts {
         core.take_over_alerts(saved, now);
     }
     core.adopt(fleet.clone(), now);
-    for (key, saved) in evidence.loaded.rehearsals.iter().filter(|(key, _)| *key != store::ALERTS) {
+    for (key, saved) in &evidence.loaded.rehearsals {
         core.take_over_rehearsal(key, saved, away(saved.saved_wall_ms), now);
     }
     core.watch_units();
