@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::{Instant, timeout_at};
 
 use super::wire::{ClientFrame, Hello, MAX_BECAUSE, RefusalCode, ServerFrame};
-use crate::vocabulary::ReqId;
+use crate::vocabulary::{ReqId, bounded, is_unsafe};
 
 /// How long a frame may take from its first byte to its last (design, section 7). Between frames there is no limit.
 pub const FRAME_DEADLINE: Duration = Duration::from_secs(5);
@@ -84,7 +84,7 @@ pub fn decode_client(bytes: &[u8]) -> Result<ClientFrame, WireError> {
                     "`because` has more than {MAX_BECAUSE} characters"
                 )));
             }
-            if !request.because.chars().all(printable) {
+            if request.because.chars().any(is_unsafe) {
                 return Err(WireError::Malformed("`because` has control characters in it".to_owned()));
             }
         }
@@ -135,11 +135,7 @@ pub(super) fn req_id_in(bytes: &[u8]) -> ReqId {
 
 /// Text from outside in one bounded line, control characters escaped.
 pub(super) fn one_line(text: &str) -> String {
-    let mut line = String::new();
-    for c in text.chars().take(MAX_COMPLAINT) {
-        if printable(c) { line.push(c) } else { line.extend(c.escape_unicode()) }
-    }
-    line
+    bounded(text, MAX_COMPLAINT)
 }
 
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
@@ -168,12 +164,6 @@ fn check_hello(hello: &Hello) -> Result<(), WireError> {
         )));
     }
     Ok(())
-}
-
-/// No control characters, and none of those that turn the direction of writing and so fake what a terminal shows.
-fn printable(c: char) -> bool {
-    !c.is_control()
-        && !matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// The reading side of a connection: what has arrived and is not yet a frame.

@@ -72,21 +72,20 @@ struct Seats {
 }
 
 impl Seats {
-    /// Makes sure that `newest` is not one too many in its pool; says whether somebody had to go.
-    fn make_room(&mut self, newest: u64, pool: &Pool) -> bool {
+    /// Makes sure that `newest` is not one too many in its pool.
+    fn make_room(&mut self, newest: u64, pool: &Pool) {
         // Those already told to go do not count; they are gone as soon as their task runs.
         let staying = |o: &OpenConnection| o.pool == *pool && o.cut.is_some();
         if self.taken.values().filter(|o| staying(o)).count() <= pool.seats() {
-            return false;
+            return;
         }
         let others = || self.taken.iter().filter(|(id, o)| **id != newest && staying(o));
         let silent = others().find(|(_, o)| pool.silent_first() && !o.spoke);
-        let Some(leaves) = silent.or_else(|| others().next()).map(|(id, _)| *id) else { return false };
+        let Some(leaves) = silent.or_else(|| others().next()).map(|(id, _)| *id) else { return };
         if let Some(cut) = self.taken.get_mut(&leaves).and_then(|o| o.cut.take()) {
             // If its task has ended meanwhile the seat is free anyway.
             let _ = cut.send(Reason::Crowded);
         }
-        true
     }
 }
 
@@ -102,9 +101,9 @@ impl Gate {
         let id = seats.arrivals;
         seats.arrivals += 1;
         seats.taken.insert(id, OpenConnection { pool: pool.clone(), spoke: false, cut: Some(cut) });
-        let full = seats.make_room(id, &pool);
+        seats.make_room(id, &pool);
         drop(seats);
-        Admission { seat: ConnectionPermit { gate: Arc::clone(self), id }, told: Eviction(told), full }
+        Admission { seat: ConnectionPermit { gate: Arc::clone(self), id }, told: Eviction(told) }
     }
 
     /// Tells every connection to go.
@@ -134,9 +133,6 @@ pub(super) struct Admission {
     pub(super) seat: ConnectionPermit,
     /// Whether it has to go.
     pub(super) told: Eviction,
-    /// Whether another connection was told to go for it: let that one's task run before more are taken in, so that
-    /// descriptors stay bounded.
-    pub(super) full: bool,
 }
 
 /// A connection's right to be there; dropping it frees the seat.

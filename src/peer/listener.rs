@@ -107,15 +107,18 @@ async fn take_peers(door: Arc<Door>, listener: TcpListener) {
                 rest.over();
                 tune(&stream);
                 let entry = door.gate.enter(door.pool(from));
-                let full = entry.full;
                 tokio::spawn(Arc::clone(&door).meet(stream, from, entry));
-                if full {
-                    tokio::task::yield_now().await;
-                }
+                let_go_first().await;
             }
             Err(error) => rest.after(&error).await,
         }
     }
+}
+
+/// Lets the tasks of the connections that there are run before another is taken in. Those that have ended leave their seats, those
+/// that were told to go give their descriptors back: after a stall of this process many wait at once, most of them ended.
+async fn let_go_first() {
+    tokio::task::yield_now().await;
 }
 
 async fn take_users(door: Arc<Door>, listener: UnixListener) {
@@ -128,11 +131,8 @@ async fn take_users(door: Arc<Door>, listener: UnixListener) {
                 let Ok(credentials) = stream.peer_cred() else { continue };
                 let uid = credentials.uid();
                 let entry = door.gate.enter(if uid == 0 { Pool::Root } else { Pool::Users });
-                let full = entry.full;
                 tokio::spawn(door.welcome(stream, uid, entry));
-                if full {
-                    tokio::task::yield_now().await;
-                }
+                let_go_first().await;
             }
             Err(error) => rest.after(&error).await,
         }
@@ -160,9 +160,11 @@ impl Door {
 
     /// From an accepted connection to a peer's session, or to one audit line.
     async fn meet(self: Arc<Self>, stream: TcpStream, from: SocketAddr, entry: Admission) {
-        let Admission { seat, mut told, .. } = entry;
+        let Admission { seat, mut told } = entry;
         let by = Instant::now() + ARRIVAL_DEADLINE;
         let met = tokio::select! {
+            // A caller who has gone away by himself is not one who was turned away.
+            biased;
             met = timeout_at(by, self.authenticate(stream, &seat)) => {
                 met.unwrap_or_else(|_| Err(Unmet::Refused("it did not prove who it is within 5 s".to_owned())))
             }

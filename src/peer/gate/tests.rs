@@ -15,7 +15,6 @@ fn a_full_pool_lets_the_newcomer_in_and_the_oldest_silent_one_out() {
     crowd[0].seat.spoke();
     assert!(crowd.iter_mut().all(|entry| !told(entry)));
     let mut newest = gate.enter(Pool::Stranger);
-    assert!(newest.full);
     assert!(told(&mut crowd[1]), "the oldest that has not said a word");
     assert!(!told(&mut crowd[0]) && !told(&mut newest));
 }
@@ -56,7 +55,7 @@ fn a_peer_that_comes_back_replaces_its_oldest_connection() {
 fn a_seat_is_free_again_when_its_connection_is_gone() {
     let gate = Arc::new(Gate::default());
     for _ in 0..1000 {
-        assert!(!gate.enter(Pool::Stranger).full);
+        assert!(!told(&mut gate.enter(Pool::Stranger)));
     }
     assert_eq!(gate.count(), 0);
 }
