@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use keyholder::fleet::whoami;
 use keyholder::queue::address_from_environment;
 use keyholder::supervise::{Setup, supervise};
-use keyholder::vocabulary::printable;
+use keyholder::vocabulary::{printable, with_causes};
 
 const HELP: &str = "\
 The supervisor of this node; systemd starts it (keyholder.service) and holds its sockets (keyholder.socket)
@@ -67,7 +67,7 @@ fn run(options: Options) -> Result<(), String> {
     let key = options.key_dir.join("key.pem");
     let redis = address_from_environment();
     let setup = Setup { node, fleet: options.fleet, key, state_dir: options.state_dir, redis };
-    supervise(setup).map_err(|error| error.with_causes())
+    supervise(setup).map_err(|error| with_causes(&error))
 }
 
 /// Options are written as `--fleet FILE` or `--fleet=FILE`.

@@ -26,5 +26,5 @@ pub use names::{ActionName, NameError, NodeName, ParamName, Target, TaskId, Unit
 pub use policy::{BlastRadius, Policy, RepairBy};
 pub use task_id::CANARY_ID;
 pub use task_status::TaskStatus;
-pub use text::{clipped, cut, printable, printable_bytes};
+pub use text::{bounded, clipped, cut, hex, is_unsafe, printable, printable_bytes, with_causes};
 pub use time::{Moment, human, parse_duration};

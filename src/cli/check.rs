@@ -16,7 +16,7 @@ use super::problems::ProblemStyle;
 use crate::fleet::{
     self, Fleet, Grant, Loaded, Node, Problem, Problems, Right, Scope, Severity, WhoamiError, escape,
 };
-use crate::vocabulary::NodeName;
+use crate::vocabulary::{NodeName, with_causes};
 use catalogs::{CatalogReport, Catalogs};
 
 mod alike;
@@ -82,10 +82,10 @@ fn check(
         Ok(name) => (Some(name), None),
         Err(WhoamiError::NotSaid(_)) => (None, None),
         Err(error) if args.node.is_some() => {
-            writeln!(err, "error: {}", escape(&chain(&error)))?;
+            writeln!(err, "error: {}", escape(&with_causes(&error)))?;
             return Ok(USAGE);
         }
-        Err(error) => (None, Some(chain(&error))),
+        Err(error) => (None, Some(with_causes(&error))),
     };
     let result = Fleet::load(&args.fleet);
     let result = match unnamed {
@@ -123,12 +123,6 @@ fn check(
         write!(out, "{}{}", summary(&file, me.as_ref(), loaded), catalogs.summary())?;
     }
     Ok(code)
-}
-
-/// An error and its causes on one line.
-fn chain(error: &WhoamiError) -> String {
-    let source = std::error::Error::source(error);
-    source.map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
 }
 
 /// Whether this node is in the file.

@@ -26,7 +26,7 @@ use super::link::LinkArgs;
 use super::redis;
 use super::screen::{self, ColorArgs};
 use crate::fleet::{Fleet, Node};
-use crate::vocabulary::NodeName;
+use crate::vocabulary::{NodeName, with_causes};
 
 /// Where `install.sh` puts what the catalog needs.
 const SUDOERS: &str = "/etc/sudoers.d/keyholder";
@@ -179,7 +179,7 @@ fn ours(node: Option<&Node>, findings: &mut Vec<Finding>) {
         Ok(shown) => findings.extend(
             shown.first().into_iter().flat_map(|shown| units::sockets(shown, node.map(|n| n.address))),
         ),
-        Err(error) => findings.push(Finding::fail("socket", chain(&error))),
+        Err(error) => findings.push(Finding::fail("socket", with_causes(&error))),
     }
     let pid = match show::show(units::SERVICE_PROPERTIES, &["keyholder.service"]) {
         Ok(shown) => shown.first().and_then(|shown| {
@@ -188,7 +188,7 @@ fn ours(node: Option<&Node>, findings: &mut Vec<Finding>) {
             pid
         }),
         Err(error) => {
-            findings.push(Finding::fail("service", chain(&error)));
+            findings.push(Finding::fail("service", with_causes(&error)));
             None
         }
     };
@@ -214,7 +214,7 @@ fn shown(node: &Node, properties: &str) -> Result<Vec<show::UnitProperties>, Fin
             "worker",
             format!("systemctl told of {} units where {} were asked for", shown.len(), names.len()),
         )),
-        Err(error) => Err(Finding::fail("worker", chain(&error))),
+        Err(error) => Err(Finding::fail("worker", with_causes(&error))),
     }
 }
 
@@ -241,13 +241,5 @@ fn workers(me: &NodeName, node: &Node, findings: &mut Vec<Finding>) {
             }
         }
         Err(finding) => findings.push(finding),
-    }
-}
-
-/// An error with its causes in one line.
-fn chain(error: &child::ChildError) -> String {
-    match std::error::Error::source(error) {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
     }
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use nix::unistd::{Uid, geteuid};
 
-use super::problem::{Problem, Problems, deceives};
+use super::problem::{Problem, Problems};
 use super::report::{At, Report};
 use super::trust;
 use super::yaml::{self, Value};
+use crate::vocabulary::is_unsafe;
 
 /// The largest file, in bytes. A thousand workers with every setting written out fit in.
 pub const MAX_FILE: usize = 256 * 1024;
@@ -84,7 +85,7 @@ pub(crate) fn text<'b>(file: &Arc<str>, bytes: &'b [u8]) -> Result<&'b str, Prob
         let allowed = match c {
             '\n' | '\t' => true,
             '\r' => rest.peek().is_some_and(|(_, next)| *next == '\n'),
-            c => !deceives(c),
+            c => !is_unsafe(c),
         };
         if !allowed {
             let message = format!("the character U+{:04X} is not allowed in this file", u32::from(c));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 
 use super::render;
+use crate::vocabulary::printable;
 
 /// How many problems are kept. Who has a hundred mistakes mends some and asks again; a hostile file cannot make more.
 pub(crate) const MAX_PROBLEMS: usize = 100;
@@ -162,20 +163,9 @@ pub enum Severity {
     Warning,
 }
 
-/// Whether a character could change what a reader or a terminal makes of the text around it: control characters, line
-/// separators, marks that reverse the direction of writing and the byte order mark.
-pub(crate) fn deceives(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
-}
-
-/// Text from outside, made safe for a terminal and a log line: what deceives is spelt out (`\u{1b}`).
+/// Text from outside, made safe for a terminal and a log line.
 pub fn escape(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        if deceives(c) { safe.extend(c.escape_default()) } else { safe.push(c) }
-    }
-    safe
+    printable(text).into_owned()
 }
 
 #[cfg(test)]
@@ -184,10 +174,10 @@ mod tests {
 
     #[test]
     fn nothing_from_a_file_reaches_a_terminal_raw() {
-        assert_eq!(escape("a\x1b[31m\nü\u{202e}\u{9b}"), "a\\u{1b}[31m\\nü\\u{202e}\\u{9b}");
+        assert_eq!(escape("a\x1b[31m\nü\u{202e}\u{9b}"), "a\\x1b[31m\\nü\\u{202e}\\x9b");
         let problem =
             Problem { text: "x\x07".into(), ..Problem::of_file(&"f\x1b".into(), "bad\r", "mend\n it") };
-        assert_eq!(problem.to_string(), "f\\u{1b}: bad\\r (found `x\\u{7}`; mend\\n it)");
+        assert_eq!(problem.to_string(), "f\\x1b: bad\\r (found `x\\x07`; mend\\n it)");
     }
 
     #[test]

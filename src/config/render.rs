@@ -7,7 +7,8 @@ use miette::{
     SourceCode, SourceSpan, SpanContents, ThemeCharacters, ThemeStyles,
 };
 
-use super::problem::{Problem, Problems, Severity, deceives, escape};
+use super::problem::{Problem, Problems, Severity, escape};
+use crate::vocabulary::is_unsafe;
 
 /// Columns. Wider lines wrap badly on a console at three in the morning.
 const WIDTH: usize = 100;
@@ -154,7 +155,7 @@ pub(crate) fn showable(source: &str) -> String {
             match c {
                 _ if secret.contains(&at) => shown.extend(std::iter::repeat_n('*', c.len_utf8())),
                 '\n' | '\t' => shown.push(c),
-                c if deceives(c) => shown.extend(std::iter::repeat_n('?', c.len_utf8())),
+                c if is_unsafe(c) => shown.extend(std::iter::repeat_n('?', c.len_utf8())),
                 c => shown.push(c),
             }
         }

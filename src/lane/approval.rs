@@ -17,10 +17,10 @@ use ring::signature::{ED25519, UnparsedPublicKey};
 use serde::{Deserialize, Serialize};
 
 use super::admit::MAX_AHEAD;
-use super::sign::{Context, bytes, hex};
+use super::sign::{Context, bytes};
 use super::signer::{KeyUse, Signer, SignerError};
 use super::task::Envelope;
-use crate::vocabulary::{TaskKey, clipped, human, printable};
+use crate::vocabulary::{TaskKey, clipped, hex, human, printable};
 
 /// Where an approver's key lies, inside the directory for keys.
 pub const APPROVER_KEY_FILE: &str = "approve.pem";

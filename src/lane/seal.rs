@@ -2,7 +2,8 @@
 
 use ring::hmac;
 
-use super::sign::{bytes, hex};
+use super::sign::bytes;
+use crate::vocabulary::hex;
 
 /// Seals answers under a key that nobody outside the ledger knows.
 #[derive(Debug)]

@@ -15,12 +15,11 @@ use super::admit::Rules;
 use super::journal_writer::JournalWriter;
 use super::ledger::{Begun, Ledger, LedgerError};
 use super::result::{Status, TaskResult};
-use super::sign::hex;
 use super::unstored::Unstored;
 use crate::catalog::Mode;
 use crate::notify::Notifier;
 use crate::queue::{Backoff, Connection, How, Owned, Owner, Piece, QueueError, Server};
-use crate::vocabulary::{InFlight, LastTask, Moment, NodeName};
+use crate::vocabulary::{InFlight, LastTask, Moment, NodeName, hex};
 
 /// How many bytes of a task that is too long are kept with the dead.
 const KEPT: usize = 1024;

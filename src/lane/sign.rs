@@ -6,7 +6,7 @@ use ring::signature::{ED25519, Ed25519KeyPair, UnparsedPublicKey};
 
 use super::task::Envelope;
 use crate::catalog::Mode;
-use crate::vocabulary::{NodeName, TaskKey, clipped, printable};
+use crate::vocabulary::{NodeName, TaskKey, clipped, hex, printable};
 
 /// What a signature is for. A task signed for one lane is worth nothing in another.
 #[derive(Debug, Clone, Copy)]
@@ -23,15 +23,6 @@ impl Context<'_> {
         let head = format!("keyholder-task/1\n{}\n{}\n", self.node, self.lane.name());
         [head.as_bytes(), task].concat()
     }
-}
-
-/// Lower-case hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = std::fmt::Write::write_fmt(&mut text, format_args!("{byte:02x}"));
-        text
-    })
 }
 
 /// Of lower-case hexadecimal digits, exactly so many.

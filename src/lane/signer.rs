@@ -5,10 +5,10 @@ use std::path::Path;
 
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 
-use super::sign::{Context, hex, seal};
+use super::sign::{Context, seal};
 use super::task::Envelope;
 use crate::peer::identity::{self, IdentityError};
-use crate::vocabulary::TaskKey;
+use crate::vocabulary::{TaskKey, hex};
 
 /// Where the key for tasks lies, inside the directory for keys. It is never a node's own key: who may give tasks and who may
 /// relaunch workers are two questions.

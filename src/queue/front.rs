@@ -15,6 +15,7 @@ use super::limit::Limit;
 use super::place::RedisAddress;
 use super::scripts;
 use super::server::DEADLINE;
+use crate::vocabulary::hex;
 
 /// How soon a result is asked for again at first, and at last: most actions take milliseconds, some take minutes. A result is
 /// a key, so that whoever asks later finds it too; Redis has no way to wait for one.
@@ -202,10 +203,6 @@ impl Front {
         let removed: u64 = cmd.query_async(&mut self.conn.clone()).await.map_err(|e| self.wrong(&e))?;
         Ok(removed > 0)
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// An element, or what stands for one that is too long.

@@ -33,7 +33,7 @@ use crate::peer::watch::{self, PeerEvent, PeerHandle};
 use crate::peer::wire::Hello;
 use crate::store::{self, SavedState};
 use crate::systemd::{self, BusState, HostState, SystemdEvent};
-use crate::vocabulary::{BootNonce, Moment, NodeName};
+use crate::vocabulary::{BootNonce, Moment, NodeName, with_causes};
 
 /// How many events of each kind may wait for the loop. It takes them in microseconds; a full channel holds the sender.
 const INBOX: usize = 256;
@@ -356,7 +356,7 @@ fn reload(core: &mut Core, path: &Path, fleet_tx: &Published<Arc<Fleet>>, follow
         }
         Err(error) => {
             let text =
-                format!("reload refused, the old configuration stays in force: {}", error.with_causes());
+                format!("reload refused, the old configuration stays in force: {}", with_causes(&error));
             core.handles.recorder.record(Record::local(
                 Kind::Degraded,
                 Priority::Warning,

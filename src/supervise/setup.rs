@@ -61,17 +61,3 @@ pub enum SuperviseError {
     #[error("the runtime cannot start")]
     Runtime(#[source] std::io::Error),
 }
-
-impl SuperviseError {
-    /// The error with its causes, in one line.
-    pub fn with_causes(&self) -> String {
-        let mut text = self.to_string();
-        let mut source = std::error::Error::source(self);
-        while let Some(cause) = source {
-            text.push_str(": ");
-            text.push_str(&cause.to_string());
-            source = cause.source();
-        }
-        text
-    }
-}

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::systemctl::{self, printable};
+use super::systemctl::{self, one_line};
 use crate::vocabulary::UnitName;
 
 /// How long each of the two questions may take.
@@ -39,7 +39,7 @@ pub(super) async fn of(systemctl: &Path, unit: &UnitName) -> String {
     }
     if facts.is_empty() {
         let state = property(&shown, "SubState").unwrap_or("unknown");
-        facts.push(format!("systemd names neither job nor process (state {})", printable(state)));
+        facts.push(format!("systemd names neither job nor process (state {})", one_line(state)));
     }
     facts.join("; ")
 }
@@ -66,10 +66,10 @@ fn job(jobs: &str, id: &str) -> String {
     let waits: Vec<String> = lines
         .map_while(|line| line.split_once("waiting for "))
         .filter_map(|(_, other)| other.split_once(')'))
-        .map(|(other, _)| printable(&format!("{other})")))
+        .map(|(other, _)| one_line(&format!("{other})")))
         .take(3)
         .collect();
-    let mut text = format!("job {id} ({}, {})", printable(kind), printable(state));
+    let mut text = format!("job {id} ({}, {})", one_line(kind), one_line(state));
     if !waits.is_empty() {
         text.push_str(&format!(" waits for {}", waits.join(" and ")));
     }
@@ -98,13 +98,13 @@ fn process(shown: &str) -> Option<String> {
         Some(_) | None => "is not ready",
     };
     Some(match named {
-        Some(named) => format!("{whose} {} of {named} {what}", printable(pid)),
-        None => format!("{whose} {} {what}", printable(pid)),
+        Some(named) => format!("{whose} {} of {named} {what}", one_line(pid)),
+        None => format!("{whose} {} {what}", one_line(pid)),
     })
 }
 
 fn clip(text: &str) -> String {
-    let text = printable(text);
+    let text = one_line(text);
     match text.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text,

@@ -26,14 +26,14 @@ pub(super) struct RelaunchJob {
     reply: Option<oneshot::Sender<RelaunchReply>>,
     /// The run before; the outer `None` while it has not been read.
     before: Option<Option<InvocationId>>,
-    step: Step,
+    step: RelaunchStep,
     accept: Instant,
     deadline: Instant,
     poll: Instant,
     poll_after: Duration,
 }
 
-enum Step {
+enum RelaunchStep {
     /// RestartUnit is on its way. The job may end before its answer comes: ends seen meanwhile are kept.
     Calling(Vec<(String, String)>),
     /// The job runs.
@@ -63,7 +63,7 @@ impl RelaunchJob {
             unit,
             reply: Some(reply),
             before: raw.map(|raw| raw.invocation),
-            step: Step::Calling(Vec::new()),
+            step: RelaunchStep::Calling(Vec::new()),
             accept: now + ACCEPT,
             deadline: now + timeout,
             poll: now + FIRST_POLL,
@@ -75,16 +75,16 @@ impl RelaunchJob {
     pub(super) fn due(&self) -> Instant {
         let next = self.poll.min(self.deadline);
         match self.step {
-            Step::Calling(_) => next.min(self.accept),
-            Step::Running(_) | Step::Checking(_) | Step::Late => next,
+            RelaunchStep::Calling(_) => next.min(self.accept),
+            RelaunchStep::Running(_) | RelaunchStep::Checking(_) | RelaunchStep::Late => next,
         }
     }
 
     /// PID 1 took the order and named its job.
     pub(super) fn accepted(&mut self, job: String, raw: Option<&Raw>) -> Next {
-        let Step::Calling(ended) = &mut self.step else { return Next::Wait };
+        let RelaunchStep::Calling(ended) = &mut self.step else { return Next::Wait };
         let ended = std::mem::take(ended);
-        self.step = Step::Running(job);
+        self.step = RelaunchStep::Running(job);
         for (job, result) in &ended {
             match self.job_ended(job, result, raw) {
                 Next::Wait => {}
@@ -109,11 +109,11 @@ impl RelaunchJob {
     /// A job has ended; perhaps this order's.
     pub(super) fn job_ended(&mut self, job: &str, result: &str, raw: Option<&Raw>) -> Next {
         match &mut self.step {
-            Step::Calling(ended) => {
+            RelaunchStep::Calling(ended) => {
                 ended.push((job.to_owned(), result.to_owned()));
                 Next::Wait
             }
-            Step::Running(own) if own == job => {
+            RelaunchStep::Running(own) if own == job => {
                 if result != "done" {
                     let error = RelaunchError::JobFailed { result: result.to_owned() };
                     return self.finish(Err(error), Some(result), raw);
@@ -123,10 +123,10 @@ impl RelaunchJob {
                 if let Some(run) = raw.and_then(|raw| self.up(raw)) {
                     return self.finish(Ok(run), Some(result), raw);
                 }
-                self.step = Step::Checking(result.to_owned());
+                self.step = RelaunchStep::Checking(result.to_owned());
                 Next::Look
             }
-            Step::Running(_) | Step::Checking(_) | Step::Late => Next::Wait,
+            RelaunchStep::Running(_) | RelaunchStep::Checking(_) | RelaunchStep::Late => Next::Wait,
         }
     }
 
@@ -134,21 +134,21 @@ impl RelaunchJob {
     pub(super) fn looked(&mut self, raw: &Raw) -> Next {
         let up = self.up(raw);
         match (&self.step, up) {
-            (Step::Calling(_), _) => {
+            (RelaunchStep::Calling(_), _) => {
                 self.before.get_or_insert(raw.invocation);
                 Next::Wait
             }
             // A job that is gone without our having heard of its end.
-            (Step::Running(_), Some(run)) if raw.job == 0 => self.finish(Ok(run), None, Some(raw)),
-            (Step::Running(_), None) if raw.job == 0 => {
+            (RelaunchStep::Running(_), Some(run)) if raw.job == 0 => self.finish(Ok(run), None, Some(raw)),
+            (RelaunchStep::Running(_), None) if raw.job == 0 => {
                 self.finish(Err(RelaunchError::NotRunning), None, Some(raw))
             }
-            (Step::Running(_), _) => Next::Wait,
-            (Step::Checking(result), _) => {
+            (RelaunchStep::Running(_), _) => Next::Wait,
+            (RelaunchStep::Checking(result), _) => {
                 let result = result.clone();
                 self.finish(up.ok_or(RelaunchError::NotRunning), Some(&result), Some(raw))
             }
-            (Step::Late, _) => {
+            (RelaunchStep::Late, _) => {
                 let up = up.filter(|_| raw.job == 0);
                 self.finish(up.ok_or(RelaunchError::Timeout), None, Some(raw))
             }
@@ -157,7 +157,7 @@ impl RelaunchJob {
 
     /// Time has passed.
     pub(super) fn tick(&mut self, now: Instant, reloading: bool, raw: Option<&Raw>) -> Next {
-        if matches!(self.step, Step::Calling(_)) && now >= self.accept {
+        if matches!(self.step, RelaunchStep::Calling(_)) && now >= self.accept {
             if reloading {
                 self.accept = now + ACCEPT;
             } else {
@@ -167,9 +167,9 @@ impl RelaunchJob {
         }
         if now >= self.deadline {
             return match self.step {
-                Step::Late => self.finish(Err(RelaunchError::Timeout), None, raw),
-                Step::Calling(_) | Step::Running(_) | Step::Checking(_) => {
-                    self.step = Step::Late;
+                RelaunchStep::Late => self.finish(Err(RelaunchError::Timeout), None, raw),
+                RelaunchStep::Calling(_) | RelaunchStep::Running(_) | RelaunchStep::Checking(_) => {
+                    self.step = RelaunchStep::Late;
                     self.deadline = now + LAST_LOOK;
                     self.poll = self.deadline;
                     Next::Look
@@ -227,9 +227,9 @@ pub(super) fn refusal(message: &Message) -> Result<RelaunchError, String> {
         Some("UnitMasked") => Ok(NotStartable::Masked.into()),
         Some("BadUnitSetting" | "LoadFailed") => Ok(NotStartable::BadSetting.into()),
         Some("OnlyByDependency") => Ok(NotStartable::RefusesManualStart.into()),
-        Some(_) => Ok(RelaunchError::Refused(super::systemctl::printable(&text))),
+        Some(_) => Ok(RelaunchError::Refused(super::systemctl::one_line(&text))),
         // Everything else speaks of the bus: no reply, no owner, no access, too much at once.
-        None => Err(super::systemctl::printable(&format!("{name}: {text}"))),
+        None => Err(super::systemctl::one_line(&format!("{name}: {text}"))),
     }
 }
 

@@ -314,7 +314,7 @@ impl Raw {
         // A unit that is up may say something new of itself each second, which is no news here.
         if Step::of(&unit).is_some() {
             unit.control = self.control;
-            let status = super::systemctl::printable(&self.status);
+            let status = super::systemctl::one_line(&self.status);
             unit.status = (!status.is_empty()).then(|| status.chars().take(STATUS).collect());
         }
         unit

@@ -11,7 +11,7 @@ use tokio::process::Command;
 use super::hub::SHUTDOWN;
 use super::raw::{PROPERTIES, Raw};
 use super::{NotStartable, Relaunch, RelaunchError};
-use crate::vocabulary::{InvocationId, UnitName};
+use crate::vocabulary::{InvocationId, UnitName, bounded};
 
 /// How long a look may take.
 const SHOW: Duration = Duration::from_secs(3);
@@ -224,7 +224,7 @@ pub(super) async fn run(
     let all = async {
         // Read together: a child that fills one pipe while we read the other would never end.
         let (text, error, status) = tokio::join!(read(stdout, bytes), read(stderr, ERROR), child.wait());
-        status.map(|status| Output { status, text, error: printable(error.trim()) })
+        status.map(|status| Output { status, text, error: one_line(error.trim()) })
     };
     match tokio::time::timeout(within, all).await {
         Ok(Ok(output)) => Ok(output),
@@ -246,16 +246,8 @@ async fn read(pipe: Option<impl AsyncRead + Unpin>, bytes: u64) -> String {
 }
 
 /// Text from outside as it may go into a record or onto a terminal: one line, control characters escaped, bounded.
-pub(super) fn printable(text: &str) -> String {
-    let mut shown = String::new();
-    for letter in text.chars().take(400) {
-        match letter {
-            '\n' => shown.push_str("; "),
-            letter if letter.is_control() => shown.extend(letter.escape_default()),
-            letter => shown.push(letter),
-        }
-    }
-    shown
+pub(super) fn one_line(text: &str) -> String {
+    bounded(&text.replace('\n', "; "), 400)
 }
 
 #[cfg(test)]

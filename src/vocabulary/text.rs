@@ -8,12 +8,12 @@ use std::fmt::Write as _;
 /// shown as `\n`, `\x1b` or `\u{202e}`. A backslash itself stays as it is, since unit names contain them; so the result
 /// is for eyes and is not meant to be read back.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    if !text.contains(unfit) {
+    if !text.contains(is_unsafe) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        if unfit(c) {
+        if is_unsafe(c) {
             escape(c, &mut shown);
         } else {
             shown.push(c);
@@ -32,6 +32,11 @@ pub fn printable_bytes(bytes: &[u8]) -> String {
         }
     }
     shown
+}
+
+/// The first `max` characters of a text from outside, as [`printable`].
+pub fn bounded(text: &str, max: usize) -> String {
+    printable(&text.chars().take(max).collect::<String>()).into_owned()
 }
 
 /// At most `max` characters of the text; what is cut off is replaced by one `…` within that length.
@@ -57,6 +62,21 @@ pub fn cut(text: &mut String, max: usize) {
     }
 }
 
+/// Lower-case hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// An error with its causes, in one line.
+pub fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
 fn escape(c: char, into: &mut String) {
     let _ = match c {
         '\n' | '\r' | '\t' => write!(into, "{}", c.escape_default()),
@@ -65,9 +85,10 @@ fn escape(c: char, into: &mut String) {
     };
 }
 
-/// General category Cc, and of Cf, Zl and Zp what has an effect on how the rest is seen (Unicode 16; the list of
-/// bidirectional characters is that of "Trojan Source", CVE-2021-42574).
-fn unfit(c: char) -> bool {
+/// Whether a character could change what a terminal or a reader makes of the text around it: general category Cc, and of Cf, Zl
+/// and Zp what has an effect on how the rest is seen (Unicode 16; the list of bidirectional characters is that of "Trojan Source",
+/// CVE-2021-42574). The one definition: what is refused, escaped or shown as `?` for that is refused by this rule.
+pub fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c,
             '\u{ad}'                            // soft hyphen
@@ -93,7 +114,7 @@ mod tests {
         assert_eq!(printable("\u{feff}\u{200b}\u{e0041}"), "\\u{feff}\\u{200b}\\u{e0041}");
         for c in '\0'..=char::MAX {
             let shown = printable(c.encode_utf8(&mut [0; 4])).into_owned();
-            assert!(!shown.chars().any(unfit), "{c:?}");
+            assert!(!shown.chars().any(is_unsafe), "{c:?}");
         }
     }
 

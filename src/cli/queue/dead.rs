@@ -4,7 +4,7 @@ use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 use crate::lane::{Envelope, Task, Text};
-use crate::vocabulary::{TaskId, clipped, printable};
+use crate::vocabulary::{TaskId, clipped, hex, printable};
 
 /// What a lane writes.
 #[derive(Debug, Deserialize)]
@@ -118,7 +118,7 @@ pub(super) fn asks(task: &Task) -> String {
 }
 
 pub(super) fn hash(bytes: &[u8]) -> String {
-    digest(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(digest(&SHA256, bytes).as_ref())
 }
 
 /// The task within its envelope, or without one, to be shown. Nothing is believed of it.

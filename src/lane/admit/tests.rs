@@ -4,9 +4,9 @@ use ring::signature::{Ed25519KeyPair, KeyPair as _};
 
 use super::*;
 use crate::lane::approval::Approver;
-use crate::lane::sign::{hex, seal};
+use crate::lane::sign::seal;
 use crate::lane::task::{Envelope, MAX_TASK};
-use crate::vocabulary::TaskKey;
+use crate::vocabulary::{TaskKey, hex};
 
 const CATALOG: &str = r#"
 version: 1

@@ -102,7 +102,7 @@ fn a_commands_end_is_told_by_its_unit_and_never_by_its_job() {
 #[test]
 fn refusals_are_typed() {
     let masked = ActError::NotStartable(super::super::NotStartable::Masked);
-    let other = ActError::Refused("because\\u{1b}[31m of that".to_owned());
+    let other = ActError::Refused("because\\x1b[31m of that".to_owned());
     for (name, expected) in [("UnitMasked", masked), ("JobTypeNotApplicable", other)] {
         let (mut act, mut answer) = act(Operation::Reload);
         assert_eq!(act.refused(&error(&format!("org.freedesktop.systemd1.{name}"))), Next::Finished);

@@ -154,7 +154,7 @@ fn refusals_are_typed_and_errors_of_the_bus_are_none() {
         ("BadUnitSetting", NotStartable::BadSetting.into()),
         ("LoadFailed", NotStartable::BadSetting.into()),
         ("OnlyByDependency", NotStartable::RefusesManualStart.into()),
-        ("TransactionIsDestructive", RelaunchError::Refused("because\\u{1b}[31m of that".to_owned())),
+        ("TransactionIsDestructive", RelaunchError::Refused("because\\x1b[31m of that".to_owned())),
     ] {
         let (mut order, answer) = order(Some(&raw("failed", 1, 0)));
         assert!(order.refused(&error(&format!("org.freedesktop.systemd1.{name}")), None).is("finished"));

@@ -302,5 +302,5 @@ impl Session {
 fn error_text(message: &Message) -> String {
     let name = message.header().error_name().map_or_else(String::new, |name| name.as_str().to_owned());
     let text = message.body().deserialize::<&str>().map_or_else(|_| String::new(), str::to_owned);
-    super::super::systemctl::printable(&format!("{name}: {text}"))
+    super::super::systemctl::one_line(&format!("{name}: {text}"))
 }

@@ -150,7 +150,7 @@ async fn failures_of_the_other_way_are_told_apart() {
 
     let refused = "printf 'Failed\\033[31m\\nto restart' >&2; exit 1";
     let (relaunch, _) = break_glass_reply(KILLED, KILLED, refused, None).await;
-    assert_eq!(relaunch.result, Err(RelaunchError::Refused("Failed\\u{1b}[31m; to restart".to_owned())));
+    assert_eq!(relaunch.result, Err(RelaunchError::Refused("Failed\\x1b[31m; to restart".to_owned())));
 
     let began = Instant::now();
     let (relaunch, _) = glass_within(Duration::from_secs(2), KILLED, KILLED, "exec sleep 60", None).await;
