@@ -4,23 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use crate::sources::{root, rust_files};
+use crate::sources::{code, is_test, root, rust_files};
 
 type Arrows = BTreeMap<String, BTreeSet<String>>;
-
-/// The code of a file without comments and without what only tests contain.
-fn code(path: &Path) -> String {
-    let text = fs::read_to_string(path).unwrap();
-    let text = text.split("\n#[cfg(test)]\nmod tests").next().unwrap_or_default();
-    text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
-}
-
-fn is_test(path: &Path) -> bool {
-    let name = |part: &str| {
-        path.components().any(|c| c.as_os_str().to_string_lossy().trim_end_matches(".rs") == part)
-    };
-    name("tests") || name("snapshots")
-}
 
 /// The module of the crate that a file belongs to.
 fn module(path: &Path) -> String {

@@ -11,6 +11,7 @@
 
 mod architecture;
 mod catalog;
+mod circles;
 mod cli;
 mod detect;
 mod docs;

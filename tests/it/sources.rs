@@ -24,3 +24,17 @@ pub(crate) fn rust_files(dir: &str) -> Vec<PathBuf> {
     walk(&root().join(dir), &mut all);
     all
 }
+
+/// The code of a file without comments and without what only tests contain.
+pub(crate) fn code(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    let text = text.split("\n#[cfg(test)]\nmod tests").next().unwrap_or_default();
+    text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+}
+
+pub(crate) fn is_test(path: &Path) -> bool {
+    let name = |part: &str| {
+        path.components().any(|c| c.as_os_str().to_string_lossy().trim_end_matches(".rs") == part)
+    };
+    name("tests") || name("snapshots")
+}
