@@ -320,7 +320,7 @@ impl Systemd {
         self.question(|reply| Ask::Facts { unit: unit.clone(), reply }).await
     }
 
-    /// What the host is doing, asked anew: [`SystemdEvent::Host`] comes when systemd says so by itself, which SIGTERM may
+    /// What the host is doing, asked again: [`SystemdEvent::Host`] comes when systemd says so by itself, which SIGTERM may
     /// overtake. The text says why it could not be read; it takes five seconds at most.
     pub async fn host_state(&self) -> Result<HostState, String> {
         self.question(|reply| Ask::Host { reply }).await

@@ -113,8 +113,8 @@ pub fn run(args: LaneArgs) -> anyhow::Result<ExitCode> {
     // A lane that was started without a fleet file does without one then, too.
     let needed = fleet.is_some();
     let reload = Box::new(move || {
-        let anew = fleet_at(&files.fleet, needed).and_then(|fleet| files.rules(fleet.as_ref()));
-        anew.map_err(|error| printable(&format!("{error:#}")).into_owned())
+        let rules = fleet_at(&files.fleet, needed).and_then(|fleet| files.rules(fleet.as_ref()));
+        rules.map_err(|error| printable(&format!("{error:#}")).into_owned())
     });
     work(Setup { rules, reload, queue, redis, how, slots: args.slots.into(), state_dir, runtime_dir })?;
     Ok(ExitCode::SUCCESS)

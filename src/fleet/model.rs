@@ -110,7 +110,7 @@ pub enum Right {
     Hold,
     /// Have a stuck worker nudged.
     Nudge,
-    /// Have a worker's receive pipe built anew.
+    /// Have a worker's receive pipe built again.
     Repipe,
     /// Switch the node on again when it cannot be reached.
     Power,

@@ -1,4 +1,4 @@
-//! Many at once: a common cause is not mended by restarting everybody who suffers from it.
+//! Many at once: a common cause is not fixed by restarting everybody who suffers from it.
 
 use serde::{Deserialize, Serialize};
 

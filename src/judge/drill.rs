@@ -73,7 +73,7 @@ pub enum Stage {
 pub enum DrillEnd {
     /// The detector found it and a watcher brought it back.
     Passed,
-    /// It ran anew before its detector had found anything.
+    /// It ran again before its detector had found anything.
     NotFound,
     /// It came back, and no watcher had a hand in that.
     NotHelped,

@@ -100,7 +100,7 @@ struct Hour {
     rotated: bool,
     restarts_itself: bool,
     stopped_until: u64,
-    /// When what was seen of each sign last began to count anew, because nobody could see it.
+    /// When what was seen of each sign last began to count again, because nobody could see it.
     blind: [u64; 2],
     read: [u64; 2],
     fell: u64,

@@ -142,7 +142,7 @@ pub enum Wait {
     NotYet,
     /// It runs and makes no progress; a moment is left to see whether others do not either.
     LookAround,
-    /// Most of the node's workers make no progress at once: the cause is common, and restarting them would not mend it.
+    /// Most of the node's workers make no progress at once: the cause is common, and restarting them would not fix it.
     Brake,
 }
 

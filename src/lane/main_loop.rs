@@ -26,14 +26,14 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How often is looked whether that command waits for this lane.
 const WAITER_LOOK: Duration = Duration::from_millis(500);
 
-/// How a lane reads its rules anew; says why not, in one sentence.
+/// How a lane reads its rules again; says why not, in one sentence.
 pub type Reload = Box<dyn Fn() -> Result<Rules, String>>;
 
 /// What a lane is started with.
 pub struct Setup {
     /// Catalog, mode and keys.
     pub rules: Rules,
-    /// Where they come from when it is told to read them anew.
+    /// Where they come from when it is told to read them again.
     pub reload: Reload,
     /// The queue it serves.
     pub queue: QueueName,
@@ -141,7 +141,7 @@ async fn run(shared: Rc<Shared>, reload: Rc<dyn Fn() -> Result<Rules, String>>) 
             _ = int.recv() => leave(&shared),
             _ = hup.recv() => {
                 shared.hear();
-                spawn_local(anew(shared.clone(), reload.clone()));
+                spawn_local(read_rules_again(shared.clone(), reload.clone()));
             }
             _ = usr1.recv() => shared.wake(),
             _ = usr2.recv() => {
@@ -225,9 +225,9 @@ async fn begin(shared: Rc<Shared>) {
     pipe(shared).await;
 }
 
-/// SIGHUP: the rules are read anew, and the pipe is built anew in any case. Rules that cannot be used change nothing but
+/// SIGHUP: the rules are read again, and the pipe is built again in any case. Rules that cannot be used change nothing but
 /// what the lane says of itself; what runs goes on by those it was begun with.
-async fn anew(shared: Rc<Shared>, reload: Rc<dyn Fn() -> Result<Rules, String>>) {
+async fn read_rules_again(shared: Rc<Shared>, reload: Rc<dyn Fn() -> Result<Rules, String>>) {
     let read = match reload() {
         Ok(rules) if rules.lane != shared.lane() || rules.catalog.node != *shared.node() => {
             Err("it is another node's or another lane's now; restart the lane for that".to_owned())

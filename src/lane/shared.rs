@@ -341,7 +341,7 @@ impl Shared {
         self.connection.borrow().clone()
     }
 
-    /// Something failed: the pipe is built anew.
+    /// Something failed: the pipe is built again.
     pub(super) fn fail(&self, trouble: Trouble) {
         self.connection.borrow_mut().take();
         self.news.notify_one();

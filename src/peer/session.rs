@@ -306,7 +306,7 @@ impl Session {
         })
     }
 
-    /// The fleet file was loaded anew: keys and grants count at once.
+    /// The fleet file was loaded again: keys and grants count at once.
     async fn reloaded(&mut self) -> Result<(), End> {
         self.still_accepted()?;
         self.follow_if_granted().await

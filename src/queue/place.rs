@@ -29,7 +29,7 @@ const SENTINEL_LIMIT: Limit = Limit { string: 4 * 1024, reply: 64 * 1024, values
 pub(super) enum RedisAddress {
     /// `redis://`, `rediss://` or `unix://`: always the same.
     One(String),
-    /// `redis-sentinel://` or `rediss-sentinel://`: asked anew for each connection.
+    /// `redis-sentinel://` or `rediss-sentinel://`: asked again for each connection.
     Sentinels(Sentinels),
 }
 

@@ -53,7 +53,7 @@ impl Server {
     }
 
     /// Two connections, both under the lane's name: one that only claims and waits there, one for everything else. The
-    /// host's name is looked up anew, and sentinels are asked anew.
+    /// host's name is looked up again, and sentinels are asked again.
     ///
     /// # Errors
     /// Any [`QueueError`] but [`QueueError::Url`], within about 6 s, and 6 s more for sentinels.

@@ -1,4 +1,4 @@
-//! What can be wrong with the database, in sentences for the person who has to mend it.
+//! What can be wrong with the database, in sentences for the person who has to repair it.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! The thread that owns the database: it takes what is there, writes it as one transaction, hands the records on to the
-//! journal, answers questions, and mends what can be mended.
+//! journal, answers questions, and repairs what can be repaired.
 
-mod mend;
+mod repair;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

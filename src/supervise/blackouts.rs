@@ -15,7 +15,7 @@ use crate::vocabulary::{Moment, NodeName, human};
 /// How long after a `power` command the next one may follow: a host needs its time to boot, and what did not help once is
 /// not hammered.
 const POWER_AGAIN: Duration = Duration::from_secs(600);
-/// How often it is found out anew what else could be the cause of a silence.
+/// How often it is found out again what else could be the cause of a silence.
 const PROBE_AGAIN: Duration = Duration::from_secs(3);
 /// For how many silent nodes at the same time: each takes some sockets.
 const PROBES: usize = 8;

@@ -195,7 +195,7 @@ impl Core {
         self.cue_seen(name, now);
     }
 
-    /// Judges every worker anew, after the host's own state changed.
+    /// Judges every worker again, after the host's own state changed.
     pub(super) fn look_at_all(&mut self, now: Moment) {
         let names: Vec<WorkerName> = self.workers.keys().cloned().collect();
         for name in names {

@@ -104,7 +104,7 @@ impl Core {
             worker.because =
                 format!("its own supervisor saw it {}: {}", worker.shown.class.name(), worker.why());
         }
-        worker.waiters.gentle_begun(remedy, now);
+        worker.waiters.remedy_begun(remedy, now);
         worker.last_act = Some((now, format!("{remedy} ordered")));
         let unit = worker.spec.unit.clone();
         let plan = Plan::of(worker, remedy);
@@ -171,16 +171,16 @@ impl Core {
         let policy = &worker.spec.policy;
         match admit(&worker.state, &worker.health, worker.invocation(), self.host.state(), wish, policy, now)
         {
-            Ok(Admitted::Start | Admitted::Join) if worker.waiters.is_full_of_gentle() => {
+            Ok(Admitted::Start | Admitted::Join) if worker.waiters.is_full_for_remedies() => {
                 let text = format!("{WAITERS_AT_MOST} orders wait for {target} already");
                 let _ = reply.send(refused(RefusalCode::Busy, text));
             }
             Ok(Admitted::Join) => {
-                worker.waiters.wait_for_gentle(reply);
+                worker.waiters.wait_for_remedy(reply);
                 self.cue(&name, Trigger::Remedy(asker.peer()), now);
             }
             Ok(Admitted::Start) => {
-                worker.waiters.wait_for_gentle(reply);
+                worker.waiters.wait_for_remedy(reply);
                 worker.because = format!("{asker}: {because}");
                 self.judge(&name, &Event::Ordered(remedy), now);
                 self.cue(&name, Trigger::Remedy(asker.peer()), now);

@@ -159,7 +159,7 @@ impl Core {
         Some(report)
     }
 
-    /// Shows the nodes that are out of reach anew, after another watcher has said how it sees them.
+    /// Shows the nodes that are out of reach again, after another watcher has said how it sees them.
     pub(super) fn publish_silent(&self, now: Moment) {
         for (node, neighbour) in &self.neighbours {
             if matches!(neighbour.state(), NodeState::Unreachable | NodeState::CutOff)
@@ -199,7 +199,7 @@ impl Core {
         }
     }
 
-    /// Follows the nodes that the fleet file tells this one to watch. After a reload every watch starts anew, since its
+    /// Follows the nodes that the fleet file tells this one to watch. After a reload every watch starts again, since its
     /// hello names the fleet file; what is known of a node stays known meanwhile.
     pub(super) fn follow_neighbours(
         &mut self,

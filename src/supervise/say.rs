@@ -220,9 +220,9 @@ impl Core {
             Say::HoldEnded => (Kind::Observed, Priority::Notice, format!("the hold on {target} is over")),
         };
         match say {
-            Say::Resumed(_) => worker.waiters.gentle_ended(&worker.spec.unit, Some(true), &text, now),
-            Say::NoHelp(..) => worker.waiters.gentle_ended(&worker.spec.unit, Some(false), &text, now),
-            Say::Unverified(_) => worker.waiters.gentle_ended(&worker.spec.unit, None, &text, now),
+            Say::Resumed(_) => worker.waiters.remedy_ended(&worker.spec.unit, Some(true), &text, now),
+            Say::NoHelp(..) => worker.waiters.remedy_ended(&worker.spec.unit, Some(false), &text, now),
+            Say::Unverified(_) => worker.waiters.remedy_ended(&worker.spec.unit, None, &text, now),
             Say::UndeclaredStop(_)
             | Say::TakenDown(_)
             | Say::Follows

@@ -50,7 +50,7 @@ impl Worker {
         self.seen = seen;
     }
 
-    /// The fleet file describes it anew. What was seen by other limits counts no more.
+    /// The fleet file describes it again. What was seen by other limits counts no more.
     pub(super) fn adopt(&mut self, spec: Arc<Spec>) {
         if spec != self.spec {
             self.tape.rewind();

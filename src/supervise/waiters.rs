@@ -24,9 +24,9 @@ pub(super) struct Waiters {
     /// The relaunch that is settling, for those who wait for its verification.
     relaunched: Option<Relaunched>,
     /// Those who ordered the nudge or repipe that is in flight or being verified.
-    gentle: Vec<Reply>,
+    remedy: Vec<Reply>,
     /// Which of the two it is, and since when.
-    gentle_order: Option<(Remedy, Moment)>,
+    remedy_order: Option<(Remedy, Moment)>,
 }
 
 /// Somebody who ordered a relaunch and waits for its outcome.
@@ -112,29 +112,29 @@ impl Waiters {
     }
 
     /// Whether no more orders to nudge or repipe can wait.
-    pub(super) fn is_full_of_gentle(&self) -> bool {
-        self.gentle.len() >= WAITERS_AT_MOST
+    pub(super) fn is_full_for_remedies(&self) -> bool {
+        self.remedy.len() >= WAITERS_AT_MOST
     }
 
     /// Somebody waits for the nudge or repipe.
-    pub(super) fn wait_for_gentle(&mut self, reply: Reply) {
-        self.gentle.push(reply);
+    pub(super) fn wait_for_remedy(&mut self, reply: Reply) {
+        self.remedy.push(reply);
     }
 
-    pub(super) fn gentle_is_waited_for(&self) -> bool {
-        !self.gentle.is_empty()
+    pub(super) fn remedy_is_waited_for(&self) -> bool {
+        !self.remedy.is_empty()
     }
 
-    pub(super) fn gentle_begun(&mut self, remedy: Remedy, now: Moment) {
-        self.gentle_order = Some((remedy, now));
+    pub(super) fn remedy_begun(&mut self, remedy: Remedy, now: Moment) {
+        self.remedy_order = Some((remedy, now));
     }
 
     /// The nudge or repipe was verified, or will not be: answers everybody who waits for it.
-    pub(super) fn gentle_ended(&mut self, unit: &UnitName, helped: Option<bool>, why: &str, now: Moment) {
-        let (remedy, since) = self.gentle_order.unwrap_or((Remedy::Nudge, now));
+    pub(super) fn remedy_ended(&mut self, unit: &UnitName, helped: Option<bool>, why: &str, now: Moment) {
+        let (remedy, since) = self.remedy_order.unwrap_or((Remedy::Nudge, now));
         let took_us = u64::try_from(now.since(since).as_micros()).unwrap_or(u64::MAX);
         let done = Remedied { remedy, unit: unit.clone(), helped, why: why.to_owned(), took_us };
-        for reply in self.gentle.drain(..) {
+        for reply in self.remedy.drain(..) {
             let _ = reply.send(Verdict::Outcome(Outcome::Remedied(done.clone())));
         }
     }

@@ -56,7 +56,7 @@ pub(super) struct Worker {
     pub(super) hindrance: Option<String>,
 }
 
-/// What a watcher is shown anew as soon as it changes.
+/// What a watcher is shown again as soon as it changes.
 #[derive(PartialEq, Eq)]
 pub(super) struct Shown {
     pub(super) class: Class,
@@ -303,9 +303,9 @@ impl Worker {
         if self.waiters.wait_for_relaunch() && !(repairing || settling || verifying) {
             self.fail_relaunch();
         }
-        if self.waiters.gentle_is_waited_for() && !(repairing || verifying) {
+        if self.waiters.remedy_is_waited_for() && !(repairing || verifying) {
             let why = format!("it did not come to that: {}", self.health_text());
-            self.waiters.gentle_ended(&self.spec.unit, Some(false), &why, now);
+            self.waiters.remedy_ended(&self.spec.unit, Some(false), &why, now);
         }
     }
 

@@ -205,7 +205,7 @@ impl Raw {
         matches!(self.active.as_str(), "inactive" | "failed") && self.job == 0
     }
 
-    /// Whether this is a unit that PID 1 had dropped from its memory after it stopped as `known` says, and has loaded anew:
+    /// Whether this is a unit that PID 1 had dropped from its memory after it stopped as `known` says, and has loaded again:
     /// it shows no run at all. It has not run since, or it would show that.
     pub(super) fn forgotten(&self, known: &Self) -> bool {
         let bare = self.invocation.is_none() && self.inactive_exit == 0;

@@ -42,7 +42,7 @@ const QUEUE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(31);
 pub(super) enum End {
     /// The connection is of no more use.
     Lost(String),
-    /// PID 1 has a new name on the bus (it was re-executed): everything is to be built anew, and nothing is wrong.
+    /// PID 1 has a new name on the bus (it was re-executed): everything is to be built again, and nothing is wrong.
     Renewed,
     /// Nobody listens any more.
     Closed,

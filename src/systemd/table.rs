@@ -209,7 +209,7 @@ impl Table {
         }
     }
 
-    /// A unit has changed, or its jobs have: those that are down and hang together with it are looked at anew.
+    /// A unit has changed, or its jobs have: those that are down and hang together with it are looked at again.
     pub(super) fn other_changed(&mut self, path: &str) {
         let Some(units) = self.dependants.get(path) else { return };
         for unit in units.clone() {

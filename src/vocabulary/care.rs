@@ -56,7 +56,7 @@ impl fmt::Display for FailureClass {
 pub enum Remedy {
     /// Wake its loop: a signal, a reload or a fixed command. Only for one that runs.
     Nudge,
-    /// Build its receive pipe anew: restart the unit that feeds it, or have it reconnect. Only for one that runs.
+    /// Build its receive pipe again: restart the unit that feeds it, or have it reconnect. Only for one that runs.
     Repipe,
     /// Restart its unit.
     #[default]
@@ -209,12 +209,12 @@ pub struct Canary {
     pub within: Duration,
 }
 
-/// How a receive pipe is built anew.
+/// How a receive pipe is built again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Repipe {
     /// Another unit is the pipe: it is restarted.
     Restart(UnitName),
-    /// The worker builds it anew on SIGHUP.
+    /// The worker builds it again on SIGHUP.
     Hangup,
 }
 

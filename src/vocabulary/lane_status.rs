@@ -12,12 +12,12 @@ use super::{InvocationId, Mode, Moment, NodeName, TaskStatus, printable};
 pub const LANE_STATUS_MAX: usize = 4096;
 /// How many of the running tasks are named; the read lane may run more.
 pub const LANE_STATUS_TASKS: usize = 8;
-/// How long a lane at most says nothing anew.
+/// After how long at most a lane writes its status again, changed or not.
 pub const LANE_STATUS_EVERY: Duration = Duration::from_secs(2);
 /// The longest text in it, in bytes.
 pub const LANE_TEXT_MAX: usize = 400;
 
-/// A lane, by its own word. Its process writes it anew at each pass, at most ten times a second, and when what it runs
+/// A lane, by its own word. Its process writes it again at each pass, at most ten times a second, and when what it runs
 /// changes. All moments are of this host's kernel; a file of another boot does not exist, because it lies in `/run`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

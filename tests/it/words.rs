@@ -25,7 +25,7 @@ const NAMES: [(&str, &str); 15] = [
 ];
 
 /// Phrases that people read, and what is said instead.
-const PHRASES: [(&str, &str); 12] = [
+const PHRASES: [(&str, &str); 13] = [
     ("answered something else", "unexpected reply"),
     ("turned us away", "rejected our certificate"),
     ("given to anybody", "submitted"),
@@ -35,6 +35,7 @@ const PHRASES: [(&str, &str); 12] = [
     ("on somebody's order", "by an operator or a program"),
     ("and nobody declared it", "and no hold was declared"),
     ("is mended", "is fixed"),
+    (" anew", "again"),
     ("ask anew", "ask again"),
     ("started anew", "started again"),
     ("may nothing", "has no rights"),

@@ -63,20 +63,20 @@ impl Decision<'_> {
     }
 
     /// Another unit keeps it down. Its start would pull that one up, against its own judge or an operator: it waits.
-    pub(super) fn taken_down(&mut self, phase: &Phase, mended: bool) {
+    pub(super) fn taken_down(&mut self, phase: &Phase, cause_is_fixed: bool) {
         self.state.taken_down = true;
         let wait = self.terms.policy.undeclared_stop;
         let due = self.now + wait;
         match *phase {
             Phase::Waiting { why: Wait::Cause, due: before, failures } => {
-                if self.now >= before && mended {
+                if self.now >= before && cause_is_fixed {
                     self.go(Phase::Waiting { why: Wait::Cause, due, failures });
                 } else if self.now >= before {
                     self.repair(Episode { failures, ..Episode::default() });
                 }
             }
             Phase::Quarantined { retry, failures } => {
-                if self.now >= retry && mended {
+                if self.now >= retry && cause_is_fixed {
                     self.go(Phase::Quarantined { retry: due, failures });
                 } else if self.now >= retry {
                     self.repair(Episode { failures, quarantined: true, ails: None });
@@ -84,11 +84,11 @@ impl Decision<'_> {
             }
             Phase::LeftToPeers => {}
             Phase::Waiting { failures, .. } => {
-                self.say(Say::TakenDown((!mended).then_some(wait)));
+                self.say(Say::TakenDown((!cause_is_fixed).then_some(wait)));
                 self.go(Phase::Waiting { due, why: Wait::Cause, failures });
             }
             Phase::Watching | Phase::Stranded => {
-                self.say(Say::TakenDown((!mended).then_some(wait)));
+                self.say(Say::TakenDown((!cause_is_fixed).then_some(wait)));
                 self.go(Phase::Waiting { due, why: Wait::Cause, failures: 0 });
             }
             // `seen` handles these before it asks.

@@ -18,7 +18,7 @@ use crate::vocabulary::{IdError, NodeName, ReqId, WorkerName};
 /// How many requests may wait to be written.
 const ASKS: usize = 16;
 /// How many pieces of news may wait for whoever follows. A node with 1,000 workers that all change at once fits. Whoever
-/// is slower than that loses the connection, and with the next one gets the whole state anew.
+/// is slower than that loses the connection, and with the next one gets the whole state again.
 const NEWS: usize = 1024;
 /// How many bytes of frames may wait for whoever follows, unless it is a single frame: what a peer can have this host keep.
 const NEWS_BYTES: usize = MAX_REPLY;

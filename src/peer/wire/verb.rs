@@ -17,7 +17,7 @@ pub enum Verb {
     Relaunch(RelaunchOrder),
     /// Wake the worker's loop.
     Nudge(GentleOrder),
-    /// Build the worker's receive pipe anew.
+    /// Build the worker's receive pipe again.
     Repipe(GentleOrder),
     /// Run the node's `power` command here, on a watcher of it. Only over the local socket.
     Power {

@@ -102,7 +102,7 @@ impl Seen {
         report
     }
 
-    /// What is kept of it when its node reports anew.
+    /// What is kept of it when its node reports again.
     pub(in crate::supervise) fn replaced(self, report: WorkerReport, now: Moment) -> Self {
         let healthy = report.class == Class::Healthy;
         let another_run = report.invocation != self.report.invocation;

@@ -255,7 +255,7 @@ impl Session {
             match message::changed(message, raw) {
                 Ok(false) => {}
                 Ok(true) => {
-                    // A unit that was not usable and now moves has been loaded anew without a reload.
+                    // A unit that was not usable and now moves has been loaded again without a reload.
                     let stale = raw.load != "loaded" || raw.unmet();
                     hub.table.publish(&unit);
                     if stale {

@@ -137,7 +137,7 @@ fn what_pid1_forgets_of_a_stopped_unit_is_remembered_until_it_runs_again() {
     table.replace(&a, Raw { invocation: run(1), inactive_exit: 5, ..raw("a.service", "active") });
     table.replace(&a, stopped.clone());
     told(&mut table);
-    // Collected, and loaded anew because somebody asked.
+    // Collected, and loaded again because somebody asked.
     table.replace(&a, raw("a.service", "inactive"));
     assert!(!table.has_news(), "the stop that was seen has not become a unit that never ran");
     assert_eq!(table.raw(&a), Some(&stopped));
