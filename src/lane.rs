@@ -7,6 +7,7 @@ mod admit;
 pub mod approval;
 mod clock;
 mod guard;
+mod guard_error;
 mod journal_writer;
 mod ledger;
 mod main_loop;
@@ -28,7 +29,7 @@ mod task;
 mod unstored;
 
 pub use admit::{Admitted, MAX_AGE, MAX_AHEAD, Past, Refused, Rules, admit};
-pub use guard::GuardError;
+pub use guard_error::GuardError;
 pub use journal_writer::{EXECUTED, TRANSITION};
 pub use ledger::LedgerError;
 pub use main_loop::{LaneError, Reload, Setup, work};

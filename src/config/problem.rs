@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
-use super::render;
 use crate::vocabulary::printable;
 
 /// How many problems are kept. Who has a hundred mistakes mends some and asks again; a hostile file cannot make more.
@@ -110,11 +109,6 @@ impl Problems {
     /// How many there are, those that were not kept included.
     pub fn len(&self) -> usize {
         self.list.len() + self.omitted
-    }
-
-    /// The form for a terminal: each problem with its source line. Colours only if asked for.
-    pub fn fancy(&self, severity: Severity, colour: bool) -> String {
-        render::fancy(self, severity, colour)
     }
 
     pub(crate) fn push(&mut self, problem: Problem) {

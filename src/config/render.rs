@@ -17,28 +17,30 @@ const MAX_BEFORE: usize = 100;
 /// … and from it on.
 const MAX_AFTER: usize = 120;
 
-/// Every problem with its source line.
-pub(crate) fn fancy(problems: &Problems, severity: Severity, colour: bool) -> String {
-    let theme = GraphicalTheme {
-        characters: ThemeCharacters::unicode(),
-        styles: if colour { ThemeStyles::ansi() } else { ThemeStyles::none() },
-    };
-    let handler =
-        GraphicalReportHandler::new_themed(theme).with_width(WIDTH).with_links(false).with_urls(false);
-    let mut out = String::new();
-    for problem in problems {
-        let shown = MietteProblem::new(problem, severity, &problems.source);
-        // Without a report there is still the line.
-        if handler.render_report(&mut out, &shown).is_err() {
-            out.push_str(&problem.to_string());
+impl Problems {
+    /// The form for a terminal: each problem with its source line. Colours only if asked for.
+    pub fn fancy(&self, severity: Severity, colour: bool) -> String {
+        let theme = GraphicalTheme {
+            characters: ThemeCharacters::unicode(),
+            styles: if colour { ThemeStyles::ansi() } else { ThemeStyles::none() },
+        };
+        let handler =
+            GraphicalReportHandler::new_themed(theme).with_width(WIDTH).with_links(false).with_urls(false);
+        let mut out = String::new();
+        for problem in self {
+            let shown = MietteProblem::new(problem, severity, &self.source);
+            // Without a report there is still the line.
+            if handler.render_report(&mut out, &shown).is_err() {
+                out.push_str(&problem.to_string());
+            }
+            out.push('\n');
         }
-        out.push('\n');
+        if let Some(line) = self.omitted_line() {
+            out.push_str(&line);
+            out.push('\n');
+        }
+        out
     }
-    if let Some(line) = problems.omitted_line() {
-        out.push_str(&line);
-        out.push('\n');
-    }
-    out
 }
 
 /// A problem as miette wants it.

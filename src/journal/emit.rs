@@ -14,6 +14,7 @@ use super::event::{Event, Priority};
 use super::inside::Inside;
 use super::journald::Journald;
 use super::record::Record;
+use super::sink::{NumberedRecord, Sink};
 use crate::vocabulary::{Moment, NodeName, human};
 
 /// How many records wait for journald, about 80 KB: some minutes of a busy night.
@@ -22,23 +23,6 @@ const QUEUE: usize = 512;
 const BLOCKED: Duration = Duration::from_secs(5);
 /// How often one that is not there is looked for, while something waits for it.
 const RETRY: Duration = Duration::from_secs(5);
-
-/// A record on its way, with its number in the audit if it has one.
-#[derive(Debug)]
-pub(crate) struct NumberedRecord {
-    /// Number in the audit; `None` while the database was never open.
-    pub(crate) seq: Option<i64>,
-    /// The record.
-    pub(crate) record: Record,
-}
-
-/// Where lines end up.
-pub(super) trait Sink: Send + 'static {
-    /// Whether somebody is there to read. May block.
-    fn ready(&mut self) -> io::Result<()>;
-    /// Writes a line. May block.
-    fn write(&mut self, line: &NumberedRecord);
-}
 
 enum Post {
     NumberedRecord(NumberedRecord),

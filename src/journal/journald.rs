@@ -12,8 +12,8 @@ use tracing_subscriber::Registry;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt as _;
 
-use super::emit::{NumberedRecord, Sink};
 use super::event::Priority;
+use super::sink::{NumberedRecord, Sink};
 use crate::vocabulary::{NodeName, printable};
 
 /// Nobody else's events may come this way: the filter asks for exactly this target, which also tells every other

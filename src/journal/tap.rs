@@ -103,7 +103,8 @@ mod tests {
     use broadcast::error::TryRecvError;
 
     use super::super::event::Priority;
-    use super::super::record::{Record, Recorder};
+    use super::super::record::Record;
+    use super::super::recorder::Recorder;
     use super::*;
 
     fn record(event: Event, priority: Priority, text: &str) -> Record {

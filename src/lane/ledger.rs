@@ -5,6 +5,7 @@
 //! survive a power cut is written through to the disk (`durable`), the rest with the next checkpoint.
 
 mod birth;
+mod error;
 
 use std::cell::Cell;
 use std::fs;
@@ -18,6 +19,7 @@ use super::admit::MAX_AHEAD;
 use super::seal::Seals;
 use birth::Birth;
 pub(super) use birth::Origin;
+pub use error::LedgerError;
 
 /// How many tasks are remembered. A task that was issued before the newest forgotten one is refused as expired, so that
 /// forgetting never makes a replay possible; with less than a task a second that is more than a day.
@@ -63,38 +65,6 @@ const CREATE: &str = "
     PRAGMA user_version = 1;
     COMMIT;
 ";
-
-/// The ledger cannot be used. Without it the lane takes no task.
-#[derive(Debug, thiserror::Error)]
-pub enum LedgerError {
-    /// The directory or the file cannot be made.
-    #[error("{} cannot be made or opened; does it belong to the lane's user?", path.display())]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// SQLite failed.
-    #[error("the lane's ledger {} cannot be used; is the disk full, or the file damaged?", path.display())]
-    Sqlite {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: rusqlite::Error,
-    },
-    /// A newer version wrote it.
-    #[error("the lane's ledger {} was written by a newer keyholder ({found})", path.display())]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// Its version.
-        found: i64,
-    },
-    /// No name could be given to a new ledger.
-    #[error("the kernel's random source does not answer")]
-    Random,
-}
 
 /// What the ledger knows of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,7 +9,8 @@ use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::admit::Rules;
-use super::guard::{GuardError, RunLock, alone, rights};
+use super::guard::{RunLock, alone, rights};
+use super::guard_error::GuardError;
 use super::journal_writer::JournalWriter;
 use super::ledger::{Ledger, LedgerError, Origin};
 use super::own::is_waited_for;

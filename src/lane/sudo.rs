@@ -8,7 +8,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::guard::GuardError;
+use super::guard_error::GuardError;
 use crate::vocabulary::{clipped, printable};
 
 const SUDO: &str = "/usr/bin/sudo";

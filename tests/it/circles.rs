@@ -7,17 +7,8 @@ use crate::sources::{code, is_test, root, rust_files};
 
 /// How many files of each module are in a circle. A circle that is new fails the test; so does one that is gone, until its number is
 /// taken out here.
-const LEFT: [(&str, usize); 9] = [
-    ("cli", 2),
-    ("config", 2),
-    ("journal", 4),
-    ("judge", 5),
-    ("lane", 13),
-    ("peer", 3),
-    ("queue", 5),
-    ("store", 4),
-    ("systemd", 13),
-];
+const LEFT: [(&str, usize); 7] =
+    [("cli", 2), ("judge", 5), ("lane", 9), ("peer", 3), ("queue", 5), ("store", 4), ("systemd", 13)];
 
 /// A path of the language, or the module that a file is: its names from the root of the crate.
 type Names = Vec<String>;

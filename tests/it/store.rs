@@ -136,7 +136,8 @@ fn a_disk_that_is_full_from_the_start_gives_an_empty_beginning() {
     else {
         return;
     };
-    mount("size=64k,mode=700", &dir);
+    // As small as the file and its log fit into with every table.
+    mount("size=128k,mode=700", &dir);
     fill(&dir);
     let evidence = start(&dir);
     assert!(evidence.loaded.workers.is_empty());

@@ -7,7 +7,7 @@ use std::time::UNIX_EPOCH;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::LedgerError;
+use super::error::LedgerError;
 use crate::vocabulary::InvocationId;
 
 /// Ledgers made before have no birth: they are as old as can be.
