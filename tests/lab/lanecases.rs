@@ -162,9 +162,11 @@ fn without_redis_a_lane_is_degraded(lab: &Lab) {
         let read = read();
         read["alert"].as_str().is_some_and(|why| why.starts_with("taking no tasks: ")).then_some(read)
     });
-    assert_eq!(idle["class"], "healthy", "{idle}");
+    // Its detector may find out about Redis a moment earlier or later; from then on its progress cannot be seen.
+    assert!(idle["class"] == "healthy" || idle["class"] == "unknown", "{idle}");
     let (code, said) = lab.tell("mars", "keyholder status mars/read");
-    assert!(code == 3 && said.contains("degraded") && said.contains("taking no tasks"), "{code}: {said}");
+    let cause = said.contains("taking no tasks") || said.contains("make progress cannot be seen");
+    assert!(code == 3 && said.contains("degraded") && cause, "{code}: {said}");
     lab.sh("ai-core", "systemctl start redis-server");
     wait("it takes tasks again", SOON, || read()["alert"].is_null().then_some(()));
     // Its detector has to find out for itself.
